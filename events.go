@@ -1,0 +1,303 @@
+package taskmanager
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// An Observer is told of every Event. Adapters to metrics and tracing stand on it.
+//
+// The event of a run is delivered on the run's goroutine, after the run has been
+// accounted for; all others by one goroutine from a bounded queue. Per task and
+// class they come in order. An Observer that panics or blocks harms neither ticks
+// nor other tasks: what overflows the queue, and the events of a task's runs that
+// end while one of its events is still being observed, are dropped and counted.
+type Observer interface{ Observe(Event) }
+
+// An ObserverFunc is a function as an Observer.
+type ObserverFunc func(Event)
+
+// Observe calls f.
+func (f ObserverFunc) Observe(e Event) { f(e) }
+
+// A Kind says what an Event tells of. There may be more in later versions.
+type Kind uint8
+
+const (
+	// KindRan, KindFailed and KindCancelled end a run. (None begins one: it would
+	// stand between the tick and the function. Event.Time less Duration is when it
+	// began.)
+	KindRan Kind = iota + 1
+	KindFailed
+	KindCancelled
+	// The next ones are ticks that no run was started for, Count of them up to
+	// Index: see Ledger.
+	KindSkippedRunning
+	KindSkippedBackoff
+	KindSkippedLimit
+	KindSkippedPaused
+	KindMissed
+	KindCoalesced
+	KindDropped
+	// KindGap is a stretch, From to To, that a schedule was not asked about: after
+	// a pause, a late wake-up, a step of the clock.
+	KindGap
+	// KindOverdue is a run that goes on although its time limit has passed.
+	KindOverdue
+	// KindAdded and KindRemoved are a task's beginning and end; Err says why a
+	// task was stopped, if not by Stop.
+	KindAdded
+	KindRemoved
+	// KindClockStep is a step of the wall clock by Duration.
+	KindClockStep
+)
+
+var kindNames = [...]string{
+	"", "ran", "failed", "cancelled", "skipped running", "skipped backoff", "skipped limit", "skipped paused",
+	"missed", "coalesced", "dropped", "gap", "overdue", "added", "removed", "clock step",
+}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind %d", k)
+}
+
+// An Event is something that happened in a manager. Fields without a meaning for
+// its Kind are zero.
+type Event struct {
+	Kind     Kind
+	Task     string
+	Tag      string
+	Time     time.Time     // when it happened
+	Index    int64         // of the tick; -1 for RunNow and RunOnce
+	Count    uint64        // of ticks
+	Lateness time.Duration // of a run's start
+	Duration time.Duration // of a run; of a step of the clock
+	Err      error         // of a run; why a task is over
+	From, To time.Time     // of a gap
+}
+
+// queueLength bounds the queue of events and log lines.
+const queueLength = 1024
+
+// events delivers to the observer and the log. Its mu is a leaf lock.
+type events struct {
+	m   *TaskManager
+	log *slog.Logger
+
+	mu       sync.Mutex
+	queue    []func()
+	draining bool          // there is a goroutine that empties the queue
+	idle     chan struct{} // closed when it is gone; nil if nobody waits
+	dropped  uint64
+}
+
+func newEvents(m *TaskManager, log *slog.Logger) *events { return &events{m: m, log: log} }
+
+// post queues f, which may call user code. Locks may be held.
+func (v *events) post(f func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.queue) >= queueLength {
+		v.dropped++
+		return
+	}
+	v.queue = append(v.queue, f)
+	if !v.draining {
+		v.draining = true
+		v.m.engine.begun()
+		go v.drain()
+	}
+}
+
+// drain empties the queue and ends: while nothing happens there is no goroutine.
+func (v *events) drain() {
+	defer v.m.engine.ended()
+	for f := v.next(); f != nil; f = v.next() {
+		v.guard(f)
+	}
+}
+
+func (v *events) next() func() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.queue) == 0 {
+		v.draining = false
+		v.queue = nil
+		if v.idle != nil {
+			close(v.idle)
+			v.idle = nil
+		}
+		return nil
+	}
+	f := v.queue[0]
+	v.queue[0] = nil
+	v.queue = v.queue[1:]
+	return f
+}
+
+// guard calls f on a goroutine that has to survive it.
+func (v *events) guard(f func()) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if recover() == nil { // Goexit: this goroutine ends, so another goes on
+			v.m.engine.begun()
+			go v.drain()
+		}
+	}()
+	f()
+	returned = true
+}
+
+// flushed is closed once the queue is empty.
+func (v *events) flushed() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.draining {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if v.idle == nil {
+		v.idle = make(chan struct{})
+	}
+	return v.idle
+}
+
+func (v *events) droppedCount() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.dropped
+}
+
+// emit queues an event for the observer.
+func (v *events) emit(e Event) {
+	if v.m.observer == nil {
+		return
+	}
+	e.Time, _ = v.m.engine.source.Now()
+	v.post(func() { v.m.observer.Observe(e) })
+}
+
+// line queues a line for the log.
+func (v *events) line(level slog.Level, msg string, attrs ...slog.Attr) {
+	v.post(func() { v.log.LogAttrs(context.Background(), level, msg, attrs...) })
+}
+
+func (t *task) event(kind Kind) Event { return Event{Kind: kind, Task: t.name, Tag: t.conf.opts.Tag} }
+
+func (v *events) tick(t *task, kind Kind, n uint64, index int64) {
+	if v.m.observer == nil {
+		return
+	}
+	e := t.event(kind)
+	e.Count, e.Index = n, index
+	v.emit(e)
+}
+
+// A delivery is the event of a run, on its way. The zero value is none.
+type delivery struct{ event Event }
+
+// runEvent makes the event of a run that has ended, if anybody wants it. Called
+// with the task's mu held, so that they are made in order.
+func (v *events) runEvent(r *run, res result) delivery {
+	if v.m.observer == nil {
+		return delivery{}
+	}
+	t := r.task
+	x := t.x()
+	if x.observing {
+		v.mu.Lock()
+		v.dropped++
+		v.mu.Unlock()
+		return delivery{}
+	}
+	x.observing = true
+	e := t.event([...]Kind{KindRan, KindFailed, KindCancelled}[res.outcome])
+	e.Time = v.m.engine.wallAt(r.started + int64(res.lasted))
+	e.Index, e.Lateness = r.index, max(0, time.Duration(r.started-r.due))
+	e.Duration, e.Err = res.lasted, res.err
+	return delivery{e}
+}
+
+// deliver calls the observer on the run's goroutine.
+func (v *events) deliver(t *task, d delivery) {
+	if d.event.Kind == 0 {
+		return
+	}
+	defer func() {
+		_ = recover()
+		t.mu.Lock()
+		t.extra.observing = false
+		t.mu.Unlock()
+	}()
+	v.m.observer.Observe(d.event)
+}
+
+func (v *events) added(t *task) {
+	if v.m.observer != nil {
+		v.emit(t.event(KindAdded))
+	}
+}
+
+func (v *events) ended(t *task, how life, reason error) {
+	e := t.event(KindRemoved)
+	e.Err = reason
+	v.emit(e)
+	if reason != nil && how == stopped && reason != ErrClosed {
+		v.line(slog.LevelError, "task stopped", slog.String("task", t.name), errAttr(reason))
+	}
+}
+
+func (v *events) gap(t *task, from, to time.Time) {
+	e := t.event(KindGap)
+	e.From, e.To = from, to
+	v.emit(e)
+}
+
+func (v *events) overdue(t *task, age time.Duration) {
+	e := t.event(KindOverdue)
+	e.Duration = age
+	v.emit(e)
+	v.line(slog.LevelWarn, "task timed out and is still running", slog.String("task", t.name), slog.Duration("age", age))
+}
+
+func (v *events) clockStep(by time.Duration) {
+	v.emit(Event{Kind: KindClockStep, Duration: by})
+	v.line(slog.LevelWarn, "wall clock stepped", slog.Duration("by", by))
+}
+
+func (v *events) randomFailed(err error) {
+	v.line(slog.LevelWarn, "crypto/rand failed, jitter and backoff go on with math/rand", errAttr(err))
+}
+
+func (v *events) enginePanic(loop string, p any) {
+	v.line(slog.LevelError, "taskmanager: panic in the engine, please report it",
+		slog.String("loop", loop), slog.String("panic", guardedText(p)), slog.String("stack", string(debug.Stack())))
+}
+
+// health logs a change in how a task fares.
+func (v *events) health(t *task, change health, err error) {
+	switch change {
+	case healthRecovered:
+		v.line(slog.LevelInfo, "task recovered", slog.String("task", t.name))
+	case healthFailing:
+		attrs := []slog.Attr{slog.String("task", t.name), errAttr(err)}
+		if p, ok := err.(*PanicError); ok {
+			v.line(slog.LevelError, "task panicked", append(attrs, slog.String("stack", string(p.Stack)))...)
+			return
+		}
+		v.line(slog.LevelWarn, "task failing", attrs...)
+	}
+}
+
+func errAttr(err error) slog.Attr { return slog.String("error", guardedText(err)) }

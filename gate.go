@@ -1,0 +1,134 @@
+package taskmanager
+
+import (
+	"container/heap"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// A gate is a limit on runs that go on at once: the manager's, or a tag's. A
+// task's run needs a place at every gate of its task. One that finds a gate full
+// waits there, in order of due time, and when its turn comes tries them all
+// again: it may then move on to wait at the next gate, with its due time. So no
+// gate's place is held by a run that waits for another. Guarded by engine.mu.
+type gate struct {
+	places  *semaphore.Weighted // counts; nobody ever blocks on it
+	waiting turns
+}
+
+func newGate(n int) *gate { return &gate{places: semaphore.NewWeighted(int64(n))} }
+
+// A turn is a queued run's place in a gate's queue.
+type turn struct {
+	run  *run
+	gate *gate
+	at   int // index in gate.waiting
+}
+
+// turns is a heap in order of due time, then of scheduling.
+type turns []*turn
+
+func (q turns) Len() int { return len(q) }
+func (q turns) Less(i, j int) bool {
+	a, b := q[i].run, q[j].run
+	return a.due < b.due || a.due == b.due && a.task.id < b.task.id
+}
+func (q turns) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].at, q[j].at = i, j
+}
+func (q *turns) Push(v any) {
+	t := v.(*turn)
+	t.at = len(*q)
+	*q = append(*q, t)
+}
+func (q *turns) Pop() any {
+	old := *q
+	last := len(old) - 1
+	t := old[last]
+	old[last] = nil
+	*q = old[:last]
+	return t
+}
+
+// pass takes a place at every gate, or returns the first that is full.
+func pass(gates []*gate) (full *gate) {
+	for i, g := range gates {
+		if !g.places.TryAcquire(1) {
+			for _, taken := range gates[:i] {
+				taken.places.Release(1)
+			}
+			return g
+		}
+	}
+	return nil
+}
+
+// admit lets a queued run through its task's gates, or makes it wait its turn.
+// A run whose task skips over a limit is let go of, and false returned for both.
+// Called with engine.mu and the task's mu held.
+func (e *engine) admit(r *run) (admitted bool) {
+	t := r.task
+	if t.conf.plain {
+		return true
+	}
+	full := pass(t.conf.gates)
+	if full == nil {
+		r.placed = true
+		e.armLimit(t)
+		return true
+	}
+	if t.conf.opts.SkipOverLimit {
+		e.overLimit(r)
+		return false
+	}
+	turn := &turn{run: r, gate: full}
+	t.x().turn = turn
+	heap.Push(&full.waiting, turn)
+	return false
+}
+
+// overLimit lets go of a queued run, its tick and those held behind it.
+func (e *engine) overLimit(r *run) {
+	t := r.task
+	n := t.dropHeld()
+	if r.index >= 0 {
+		n++
+	}
+	t.freed(r)
+	t.skip(KindSkippedLimit, &t.x().counts.skippedLimit, n, t.next-1)
+}
+
+// leave takes a queued run out of the gate's queue it may stand in, or frees the
+// places it has been given. Called with engine.mu and the task's mu held.
+func (e *engine) leave(r *run) {
+	t := r.task
+	if t.extra != nil && t.extra.turn != nil && t.extra.turn.run == r {
+		heap.Remove(&t.extra.turn.gate.waiting, t.extra.turn.at)
+		t.extra.turn = nil
+	}
+	if r.placed {
+		r.placed = false
+		for _, g := range t.conf.gates {
+			g.places.Release(1)
+		}
+	}
+}
+
+// nextTurns starts the runs that can go now that places have been freed at the
+// gates. Called with engine.mu held and no task's.
+func (e *engine) nextTurns(gates []*gate) {
+	for _, g := range gates {
+		for len(g.waiting) > 0 && g.places.TryAcquire(1) {
+			g.places.Release(1)
+			r := heap.Pop(&g.waiting).(*turn).run
+			t := r.task
+			t.mu.Lock()
+			t.extra.turn = nil
+			if e.admit(r) {
+				e.spawn(r)
+			}
+			t.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package taskmanager
+
+import (
+	"context"
+	"time"
+)
+
+// Pause keeps the task from running until Resume: its ticks are counted as
+// skipped. A run in flight goes on. ErrStopped if the task is over.
+func (t *Handle) Pause() error {
+	return t.change(func(e *engine, now int64) {
+		if t.paused {
+			return
+		}
+		t.account(now)
+		n, last, _ := t.takeDue(now)
+		t.skip(KindSkippedPaused, &t.x().counts.skippedPaused, uint64(n)+t.dropHeld(), last)
+		t.paused = true
+		e.dequeue(t, KindSkippedPaused, func(c *counts) *uint64 { return &c.skippedPaused })
+	})
+}
+
+// Resume ends a pause. Nothing that was due during it is made up for: the next tick
+// is the next one on the grid. ErrStopped if the task is over.
+func (t *Handle) Resume() error {
+	return t.change(func(e *engine, now int64) {
+		if !t.paused {
+			return
+		}
+		t.account(now)
+		t.paused = false
+		s := t.seatOf()
+		if s != nil && t.origin == never && !s.asking && (!s.delay || !t.busy()) {
+			if !s.at.IsZero() { // it fell due during the pause
+				s.served, s.at = s.at, time.Time{}
+			}
+			e.askNext(t, nil)
+		}
+	})
+}
+
+// Reschedule gives the task a new interval, in place: a new grid starts now, with
+// a jitter of its own, and the counters go on. A run in flight goes on.
+func (t *Handle) Reschedule(interval time.Duration) error {
+	if err := checkInterval(interval); err != nil {
+		return err
+	}
+	opts := t.Options()
+	s := &taskSettings{RecurringOptions: opts}
+	s.StartAt = time.Time{}
+	jitter := t.conf.m.entropy.below(opts.Jitter)
+	return t.change(func(e *engine, now int64) {
+		t.leaveGrid(e, now)
+		t.interval = int64(interval)
+		t.single = opts.FixedDelay
+		if t.extra != nil {
+			t.extra.seat = nil
+		}
+		t.startGrid(s, jitter, now, time.Time{})
+	})
+}
+
+// RescheduleWith gives the task a Schedule instead of what it has, in place.
+func (t *Handle) RescheduleWith(schedule Schedule) error {
+	if err := checkSchedule(schedule); err != nil {
+		return err
+	}
+	s := &taskSettings{RecurringOptions: t.Options()}
+	s.Immediately = false // it was for the grid before
+	if err := s.fitSchedule(schedule); err != nil {
+		return err
+	}
+	m := t.conf.m
+	st := newSeat(schedule)
+	next, ok, err := m.firstInstant(st, time.Time{})
+	if err != nil {
+		return err
+	}
+	return t.change(func(e *engine, now int64) {
+		t.leaveGrid(e, now)
+		t.interval, t.single, t.origin = 0, true, never
+		t.x().seat = st
+		m.takeSeat(t, next, ok)
+	})
+}
+
+// leaveGrid accounts for all that was due on the grid that the task leaves.
+func (t *task) leaveGrid(e *engine, now int64) {
+	t.account(now)
+	n, last, _ := t.takeDue(now)
+	t.skip(KindMissed, &t.x().counts.missed, uint64(n)+t.dropHeld(), last)
+	if t.followsWall() {
+		e.unwatch(t)
+	}
+}
+
+// change does what f does to a live task, with engine.mu and the task's mu held,
+// and files it anew.
+func (t *Handle) change(f func(e *engine, now int64)) error {
+	m := t.conf.m
+	e := m.engine
+	e.mu.Lock()
+	t.mu.Lock()
+	if t.life != live {
+		t.mu.Unlock()
+		e.mu.Unlock()
+		return ErrStopped
+	}
+	now := e.source.Mono()
+	f(e, now)
+	e.refile(t, now)
+	over := t.over()
+	t.mu.Unlock()
+	e.nextTurns(t.conf.gates)
+	e.mu.Unlock()
+	if over {
+		m.end(t, complete, nil)
+	}
+	return nil
+}
+
+// RunNow starts a run that no tick is the reason of, and returns without waiting
+// for it. It ignores Pause and backoff, and obeys limits: over one it waits its
+// turn, or with WithSkipOverLimit returns ErrLimitReached. A non-reentrant task
+// that has a run in flight or waiting refuses with ErrAlreadyRunning; one that is
+// over, with ErrStopped.
+func (t *Handle) RunNow() error {
+	e := t.conf.m.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.life != live || t.spentRuns():
+		return ErrStopped
+	case t.run.stage == queued, t.conf.opts.NonReentrant && t.busy():
+		return ErrAlreadyRunning
+	}
+	now := e.source.Mono()
+	r := t.serve(-1, now)
+	if t.spentRuns() {
+		t.x().endAt = min(t.end(), now)
+	}
+	switch {
+	case e.admit(r):
+		e.spawn(r)
+	case r.stage == free:
+		return ErrLimitReached
+	}
+	return nil
+}
+
+// Stop ends the task for good, and returns at once: no run starts any more, the
+// context of a run in flight is cancelled with cause ErrStopped, and the name is
+// free. Wait and Done tell when the run has ended. Stopping again does nothing.
+func (t *Handle) Stop() { t.conf.m.end(t, stopped, nil) }
+
+// Done is closed when the task is stopped or complete and no run is in flight.
+func (t *Handle) Done() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.x()
+	if x.done == nil {
+		x.done = make(chan struct{})
+		if t.life != live && !t.busy() {
+			close(x.done)
+		}
+	}
+	return x.done
+}
+
+// Wait returns nil when Done is closed, or the cause of ctx's end. From inside a
+// run of the task itself it returns ErrOwnRun at once.
+func (t *Handle) Wait(ctx context.Context) error {
+	if t.calledFromRun(ctx) {
+		return ErrOwnRun
+	}
+	select {
+	case <-t.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// calledFromRun tells whether the caller is inside a run of the task: by the
+// context it passes, or by the goroutine it is on.
+func (t *task) calledFromRun(ctx context.Context) bool {
+	if caller, ok := ctx.Value(runKey{}).(*task); ok && caller == t {
+		return true
+	}
+	return t.runOn(goroutineID()) != nil
+}
+
+// runOn is the task's run that goes on on that goroutine, nil if none does.
+func (t *task) runOn(goid uint64) (found *run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.eachRun(func(r *run) {
+		if r.stage == running && r.goid == goid && goid != 0 {
+			found = r
+		}
+	})
+	return found
+}
+
+func (t *task) seatOf() *seat {
+	if t.extra == nil {
+		return nil
+	}
+	return t.extra.seat
+}
+
+// Name is the task's name.
+func (t *Handle) Name() string { return t.name }
+
+// Tag is the task's tag, "" if it has none.
+func (t *Handle) Tag() string { return t.conf.opts.Tag }
+
+// Interval is the task's interval, 0 if it has a Schedule.
+func (t *Handle) Interval() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Duration(t.interval)
+}
+
+// Schedule is the task's Schedule, nil if it has an interval.
+func (t *Handle) Schedule() Schedule {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.seatOf(); s != nil {
+		return s.schedule
+	}
+	return nil
+}
+
+// Options are the options in effect, defaults included.
+func (t *Handle) Options() RecurringOptions {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	opts := t.conf.opts
+	if end := t.end(); end != never {
+		opts.EndAt = t.conf.m.engine.wallAt(end)
+	}
+	return opts
+}
+
+// Err says why the task is over: nil while it is live or when it has completed,
+// ErrStopped after Stop, ErrClosed after Shutdown, else what stopped it
+// (ErrBackoffStop, ErrSchedule).
+func (t *Handle) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err()
+}

@@ -1,0 +1,261 @@
+package taskmanager
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ScheduleRecurring has fn called every interval, the first time one interval and
+// a jitter from now (WithJitter, WithImmediately, WithStartAt). Ticks are on an
+// absolute grid: tick k is due at start + jitter + k·interval on the monotonic
+// clock, whatever the runs take; ticks that cannot be served are counted, never
+// replayed unless asked (WithOverlap).
+//
+// The name must not be blank nor that of a live task (ErrDuplicateName), the
+// interval positive, fn not nil: else nothing is scheduled, and the error names
+// all that is wrong. After Shutdown: ErrClosed.
+func (m *TaskManager) ScheduleRecurring(name string, interval time.Duration, fn Func, opts ...TaskOption) (*Handle, error) {
+	return m.scheduleInterval(name, interval, fn, nil, opts)
+}
+
+// ScheduleTicks is ScheduleRecurring for a function that wants to know which tick
+// it serves.
+func (m *TaskManager) ScheduleTicks(name string, interval time.Duration, fn TickFunc, opts ...TaskOption) (*Handle, error) {
+	return m.scheduleInterval(name, interval, nil, fn, opts)
+}
+
+func (m *TaskManager) scheduleInterval(name string, interval time.Duration, fn Func, tickFn TickFunc, opts []TaskOption) (*Handle, error) {
+	s, err := newTaskSettings(m.defaults, opts)
+	err = errors.Join(checkTask(name, fn == nil && tickFn == nil), checkInterval(interval), err)
+	if err != nil {
+		return nil, err
+	}
+	t := &task{name: name, fn: fn, interval: int64(interval), single: s.FixedDelay}
+	if tickFn != nil {
+		t.x().tickFn = tickFn
+	}
+	jitter := m.entropy.below(s.Jitter)
+	return m.schedule(t, s, func(now int64, wall time.Time) {
+		t.startGrid(s, jitter, now, wall)
+	})
+}
+
+func checkInterval(interval time.Duration) error {
+	if interval <= 0 {
+		return &OptionError{"interval", interval, "must be positive"}
+	}
+	return nil
+}
+
+// startGrid sets the first tick of an interval task.
+func (t *task) startGrid(s *taskSettings, jitter time.Duration, now int64, wall time.Time) {
+	start := now
+	if s.StartAt.After(wall) {
+		start = later(now, s.StartAt.Sub(wall))
+	}
+	start = later(start, jitter)
+	t.origin, t.next = start, 1
+	if s.Immediately {
+		t.next = 0
+	}
+	if t.single && !s.Immediately {
+		t.origin = later(start, time.Duration(t.interval))
+	}
+}
+
+// later is at + d, or as late as can be.
+func later(at int64, d time.Duration) int64 {
+	if sum := at + int64(d); sum >= at {
+		return sum
+	}
+	return never - 1
+}
+
+// Schedule has fn called at the instants that the schedule gives, which may be a
+// cron expression (package cronsched) or anything else with a Next. They follow
+// the wall clock: after a step of it, or a suspended machine, one late run is made
+// up for, and the schedule goes on from now. Errors as for ScheduleRecurring; a
+// schedule whose Next panics is refused here.
+func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...TaskOption) (*Handle, error) {
+	s, err := newTaskSettings(m.defaults, opts)
+	err = errors.Join(checkTask(name, fn == nil), checkSchedule(schedule), err)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fitSchedule(schedule); err != nil {
+		return nil, err
+	}
+	st := newSeat(schedule)
+	if s.jitterGiven {
+		st.shift = m.entropy.below(s.Jitter)
+	} else {
+		s.Jitter = 0
+	}
+	next, ok, err := m.firstInstant(st, s.StartAt)
+	if err != nil {
+		return nil, err
+	}
+	t := &task{name: name, fn: fn, single: true, origin: never, next: 1}
+	t.x().seat = st
+	return m.schedule(t, s, func(int64, time.Time) {
+		m.takeSeat(t, next, ok)
+	})
+}
+
+// fitSchedule takes over what a fixed-delay schedule says of itself.
+func (s *taskSettings) fitSchedule(schedule Schedule) error {
+	f, is := schedule.(interface {
+		FixedDelay() (time.Duration, int, bool)
+	})
+	if !is {
+		return s.refuseForSchedule(false)
+	}
+	_, runs, ok := f.FixedDelay()
+	if ok && runs > 0 && (s.MaxRuns == 0 || uint64(runs) < s.MaxRuns) {
+		s.MaxRuns = uint64(runs)
+	}
+	return s.refuseForSchedule(ok)
+}
+
+// refuseForSchedule refuses options that only an interval gives a meaning.
+func (s *taskSettings) refuseForSchedule(delay bool) error {
+	var errs []error
+	if s.FixedDelay {
+		errs = append(errs, &OptionError{"FixedDelay", true, "is for intervals; a schedule says itself when it is due"})
+	}
+	if s.Immediately {
+		errs = append(errs, &OptionError{"Immediately", true, "is for intervals; RunNow gives a schedule's task a run at once"})
+	}
+	if delay && (!s.NonReentrant || s.Overlap.kind != overlapSkip) {
+		errs = append(errs, &OptionError{"Overlap", s.Overlap, "has no meaning with a fixed-delay schedule: no tick can come during a run"})
+	}
+	return errors.Join(errs...)
+}
+
+func checkSchedule(schedule Schedule) error {
+	if schedule == nil {
+		return &OptionError{"schedule", nil, "must not be nil"}
+	}
+	if v, ok := schedule.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return fmt.Errorf("%w: %w", &OptionError{"schedule", guardedText(schedule), "is not valid"}, err)
+		}
+	}
+	return nil
+}
+
+func newSeat(schedule Schedule) *seat {
+	s := &seat{schedule: schedule}
+	if f, ok := schedule.(interface {
+		FixedDelay() (time.Duration, int, bool)
+	}); ok {
+		_, _, s.delay = f.FixedDelay()
+	}
+	if f, ok := schedule.(interface{ Manual() bool }); ok {
+		s.manual = f.Manual()
+	}
+	return s
+}
+
+// firstInstant asks a schedule for its first instant at or after startAt, on the
+// caller's goroutine.
+func (m *TaskManager) firstInstant(s *seat, startAt time.Time) (time.Time, bool, error) {
+	if s.manual {
+		return time.Time{}, false, nil
+	}
+	wall, _ := m.engine.source.Now()
+	after := wall.Round(0)
+	if startAt.After(wall) {
+		after = startAt.Round(0).Add(-1) // an instant equal to it may fire
+	}
+	return s.ask(after)
+}
+
+// takeSeat gives a task with a schedule its first instant. Called with engine.mu
+// and the task's mu held.
+func (m *TaskManager) takeSeat(t *task, next time.Time, ok bool) {
+	e := m.engine
+	if t.extra.seat.manual {
+		return
+	}
+	e.seatLocked(t, t.extra.seat, next, ok)
+	if t.followsWall() {
+		e.watchFor(t)
+	}
+}
+
+// schedule makes t a live task. start is called with engine.mu and t.mu held and
+// sets its first tick.
+func (m *TaskManager) schedule(t *task, s *taskSettings, start func(now int64, wall time.Time)) (*Handle, error) {
+	e := m.engine
+	t.run.task, t.node.task = t, t
+	t.paused = s.Paused
+
+	m.mu.Lock()
+	if m.closing != nil {
+		m.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if !m.names.add(t) {
+		m.mu.Unlock()
+		return nil, fmt.Errorf("%w: %q", ErrDuplicateName, t.name)
+	}
+	m.lastID++
+	t.id = m.lastID
+	t.conf = m.confFor(s)
+	// Both locks, so that nobody finds the task before it has its first tick.
+	e.mu.Lock()
+	t.mu.Lock()
+	m.mu.Unlock()
+	wall, now := e.source.Now()
+	if !s.EndAt.IsZero() {
+		t.x().endAt = now + int64(s.EndAt.Sub(wall))
+	}
+	start(now, wall)
+	if s.Precise {
+		e.makePrecise(t)
+	}
+	e.refile(t, now)
+	over := t.over()
+	t.mu.Unlock()
+	e.mu.Unlock()
+	m.events.added(t)
+	if over {
+		m.end(t, complete, nil)
+	}
+	return t, nil
+}
+
+// confFor returns a conf with these options, one that another task has if it can.
+func (m *TaskManager) confFor(s *taskSettings) *conf {
+	opts := s.RecurringOptions
+	opts.StartAt, opts.EndAt = time.Time{}, time.Time{} // these stand in the task
+	for _, c := range m.confs {
+		if c != nil && c.opts.equal(&opts) {
+			return c
+		}
+	}
+	c := &conf{m: m, opts: opts, limit: int64(opts.ExecutionTimeout)}
+	if g := m.tagGates[opts.Tag]; g != nil {
+		c.gates = append(c.gates, g)
+	}
+	if m.allGate != nil {
+		c.gates = append(c.gates, m.allGate)
+	}
+	c.plain = len(c.gates) == 0 && c.limit == 0
+	copy(m.confs[1:], m.confs[:])
+	m.confs[0] = c
+	return c
+}
+
+// equal tells whether two tasks can share a conf. Options with a policy of the
+// user's never can, since functions cannot be compared.
+func (o *RecurringOptions) equal(p *RecurringOptions) bool {
+	return o.Backoff == nil && p.Backoff == nil &&
+		o.Tag == p.Tag && o.NonReentrant == p.NonReentrant && o.Overlap == p.Overlap &&
+		o.Jitter == p.Jitter && o.ExecutionTimeout == p.ExecutionTimeout &&
+		o.FailuresBeforeBackoff == p.FailuresBeforeBackoff && o.BackoffCap == p.BackoffCap &&
+		o.MaxRuns == p.MaxRuns && o.Immediately == p.Immediately && o.FixedDelay == p.FixedDelay &&
+		o.Paused == p.Paused && o.Precise == p.Precise && o.SkipOverLimit == p.SkipOverLimit
+}

@@ -1,0 +1,243 @@
+package taskmanager
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Schedule says when a task is due next. Next returns the earliest instant after
+// its argument, or false if there is none. It must be safe for concurrent use and
+// quick; if it panics, takes longer than five seconds, or returns an instant that
+// is not after its argument, its task stops with ErrSchedule.
+//
+// A schedule may have further methods that the engine asks for:
+//
+//	FixedDelay() (delay time.Duration, runs int, ok bool)
+//
+// if ok, the next instant is Next(end of the run), on monotonic time; runs, if not
+// 0, is the total number of runs;
+//
+//	Manual() bool
+//
+// if true, the task has no instants of its own, and waits for RunNow;
+//
+//	Validate() error
+//
+// an error means that it cannot be scheduled as it is (a calendar that is only
+// named, say); and
+//
+//	Reason(after time.Time) string
+//
+// says why Next(after) gives nothing. Its text is its String method's.
+type Schedule interface {
+	Next(after time.Time) (time.Time, bool)
+}
+
+// seatTimeout is how long a Schedule may take to answer.
+const seatTimeout = int64(5 * time.Second)
+
+// replayLimit is the largest step back of the wall clock that is taken for a
+// correction: up to it, nothing fires twice. A larger one means that the clock was
+// wrong before, and the schedule starts anew from now.
+const replayLimit = 3 * time.Hour
+
+// A seat is what a task with a Schedule has beside the rest. Guarded by task.mu.
+//
+// The next instant is sought on a goroutine of its own, since Next is user code:
+//
+//	seated --due--> asking --Next--> seated, ended
+//	asking --seatTimeout, panic, bad answer--> the task stops
+type seat struct {
+	schedule Schedule      // immutable
+	shift    time.Duration // jitter: added to every instant; immutable
+	delay    bool          // fixed delay; immutable
+	manual   bool          // immutable
+
+	at     time.Time // the instant seated, without shift; zero if none
+	served time.Time // the last instant that fell due
+	asking bool
+	until  int64  // when asking: the instant at which patience ends
+	ended  bool   // there is no next instant
+	turn   uint64 // counts the questions, so that a late answer is recognised
+
+	gapFrom, gapTo time.Time // the last stretch that was not asked about
+
+	place int // index in clockWatch.tasks; guarded by engine.mu
+}
+
+// ask calls the user's Next.
+func (s *seat) ask(after time.Time) (next time.Time, ok bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			ok, err = false, fmt.Errorf("%w: Next panicked: %w", ErrSchedule, newPanicError(v))
+		}
+	}()
+	next, ok = s.schedule.Next(after)
+	if ok && !next.After(after) {
+		return next, false, fmt.Errorf("%w: Next(%v) returned %v, which is not after it", ErrSchedule, after, next)
+	}
+	return next, ok, nil
+}
+
+// delayed tells whether the next tick counts from the end of the run before.
+func (t *task) delayed() bool {
+	return t.single && (t.extra == nil || t.extra.seat == nil || t.extra.seat.delay)
+}
+
+// dueAfter sets the next tick of a delayed task from the end of a run.
+func (t *task) dueAfter(end int64) {
+	if t.extra == nil || t.extra.seat == nil {
+		t.origin = end + t.interval
+		if t.origin < end {
+			t.origin = never
+		}
+		return
+	}
+	t.origin = never
+	t.conf.m.engine.askNext(t, nil)
+}
+
+// fireSeated does what fire does, for a task with a Schedule. Called with
+// engine.mu and the task's mu held.
+func (e *engine) fireSeated(t *task, now int64) {
+	s := t.extra.seat
+	if s.asking {
+		if s.until <= now {
+			e.endAside(t, fmt.Errorf("%w: Next has not returned for %v", ErrSchedule, time.Duration(seatTimeout)))
+		}
+		return
+	}
+	if !s.delay && !s.at.IsZero() {
+		e.follow(t) // the two hands may have come apart since
+	}
+	was := t.next
+	at := s.at
+	r := t.fall(now)
+	if t.next != was {
+		s.served, s.at = at, time.Time{}
+	}
+	if r != nil && !e.admit(r) {
+		r = nil
+	}
+	if t.next != was && !s.delay {
+		e.askNext(t, r)
+		return
+	}
+	e.refile(t, now)
+	if r != nil {
+		e.spawn(r)
+	}
+}
+
+// askNext has the task's next instant sought aside, and then r run, if not nil.
+// Called with engine.mu and the task's mu held.
+func (e *engine) askNext(t *task, r *run) {
+	s := t.extra.seat
+	if s.manual || s.ended {
+		if r != nil {
+			e.spawn(r)
+		}
+		return
+	}
+	now := e.source.Mono()
+	s.asking, s.until = true, now+seatTimeout
+	s.turn++
+	e.fileAt(t, t.wakeAt(), now)
+	e.begun()
+	go e.answer(t, r, s, s.turn)
+}
+
+// answer is the goroutine that asks.
+func (e *engine) answer(t *task, r *run, s *seat, turn uint64) {
+	defer e.ended()
+	defer func() {
+		if e.answered(t, s, turn) { // Next called Goexit
+			e.m.end(t, stopped, fmt.Errorf("%w: Next called runtime.Goexit", ErrSchedule))
+		}
+	}()
+	t.mu.Lock()
+	served := s.served
+	t.mu.Unlock()
+
+	wall, _ := e.source.Now()
+	wall = wall.Round(0)
+	after := wall
+	if !s.delay && served.After(wall) && served.Sub(wall) <= replayLimit {
+		after = served
+	}
+	next, ok, err := s.ask(after)
+	gap := false
+	if err == nil && !s.delay && !served.IsZero() && served.Before(wall) {
+		if between, some, _ := s.ask(served); some && !between.After(wall) {
+			gap = true
+		}
+	}
+	if !e.answered(t, s, turn) {
+		return
+	}
+	if err != nil {
+		e.m.end(t, stopped, err)
+		return
+	}
+	e.seat(t, s, next, ok)
+	if gap {
+		e.noteGap(t, s, served, wall)
+	}
+	e.runChain(r)
+}
+
+// answered ends the question, and tells whether it was still open.
+func (e *engine) answered(t *task, s *seat, turn uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.extra.seat != s || s.turn != turn || !s.asking {
+		return false
+	}
+	s.asking = false
+	return t.life == live
+}
+
+// seat takes the schedule's answer.
+func (e *engine) seat(t *task, s *seat, next time.Time, ok bool) {
+	e.mu.Lock()
+	t.mu.Lock()
+	if t.extra.seat == s && t.life == live {
+		e.seatLocked(t, s, next, ok)
+		e.refile(t, e.source.Mono())
+	}
+	over := t.over()
+	t.mu.Unlock()
+	e.mu.Unlock()
+	if over {
+		e.m.end(t, complete, nil)
+	}
+}
+
+func (e *engine) seatLocked(t *task, s *seat, next time.Time, ok bool) {
+	if !ok {
+		s.ended, s.at, t.origin = true, time.Time{}, never
+		return
+	}
+	s.at = next.Round(0)
+	e.follow(t)
+}
+
+// follow sets the task's instant on the monotonic hand from the one seated, by the
+// distance that the two hands have now.
+func (e *engine) follow(t *task) {
+	s := t.extra.seat
+	wall, mono := e.source.Now()
+	away := s.at.Add(s.shift).Sub(wall.Round(0))
+	t.origin = mono + int64(away)
+	if away > 0 && t.origin < mono { // further than nanoseconds can count
+		t.origin = never - 1
+	}
+}
+
+func (e *engine) noteGap(t *task, s *seat, from, to time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.gapFrom, s.gapTo = from, to
+	t.extra.counts.gaps++
+	e.m.events.gap(t, from, to)
+}

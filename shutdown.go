@@ -1,0 +1,229 @@
+package taskmanager
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A shutdown is the one that a manager goes through.
+//
+//	draining --all runs ended--> closed
+//	draining --the first caller's ctx ends--> cancelling --all ended, grace over--> closed
+type shutdown struct {
+	closed chan struct{} // closed with the verdict
+	err    error         // the verdict; written before that
+
+	mu         sync.Mutex    // guards the fields below; leaf lock
+	left       map[*run]bool // in flight
+	drained    chan struct{} // closed when none is left
+	cancelling bool
+	cancelled  []RunInfo // runs that ended since
+}
+
+// Shutdown ends the manager. No new run starts; runs in flight are waited for.
+// When ctx ends, their contexts are cancelled (cause ErrClosed), and they are
+// waited for as long again as WithShutdownGrace says; a run that still goes on is
+// abandoned. The *ShutdownError says which runs were cancelled and which
+// abandoned, and where those stand; nil means that all ended by themselves.
+//
+// Only the first call acts, and its ctx counts; later ones, and Close, wait for the
+// same verdict. Called from inside a run, which is recognised by the context passed
+// or by the goroutine, it does not wait for that run (and if it is not the first,
+// for nothing). It does not wait for goroutines that functions have started.
+// Afterwards calls return ErrClosed, and handles stay readable.
+func (m *TaskManager) Shutdown(ctx context.Context) error {
+	m.mu.Lock()
+	s, first := m.closing, m.closing == nil
+	if first {
+		s = &shutdown{closed: make(chan struct{}), left: map[*run]bool{}, drained: make(chan struct{})}
+		m.closing = s
+	}
+	m.mu.Unlock()
+	if first {
+		s.err = m.drain(ctx, s)
+		close(s.closed)
+		return s.err
+	}
+	select {
+	case <-s.closed:
+		return s.err
+	default:
+	}
+	if m.ownRun(ctx) != nil {
+		return nil // the verdict may be waiting for this very run
+	}
+	<-s.closed
+	return s.err
+}
+
+// Close is Shutdown with a context that has ended: runs in flight are cancelled at
+// once, and waited for during the grace.
+func (m *TaskManager) Close() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return m.Shutdown(ctx)
+}
+
+// drain is the first caller's Shutdown.
+func (m *TaskManager) drain(ctx context.Context, s *shutdown) error {
+	own := m.ownRun(ctx)
+	for _, t := range m.tasks() {
+		m.end(t, stopped, ErrClosed)
+	}
+	m.await(s, own)
+
+	grace := make(chan struct{})
+	timer := m.engine.source.NewTimer(func() { close(grace) })
+	defer timer.Stop()
+	var verdict error
+	if closedBefore(s.drained, ctx.Done()) {
+		timer.Reset(m.grace)
+	} else {
+		m.cancelLeft(s)
+		timer.Reset(m.grace)
+		closedBefore(s.drained, grace)
+		verdict = s.verdict(m.engine.source.Mono())
+	}
+	// The observer and the log have the rest of the grace for what is left.
+	closedBefore(m.events.flushed(), grace)
+	m.engine.close()
+	return verdict
+}
+
+// closedBefore waits for one of two channels to be closed, and tells whether it was
+// the first; if both are closed, it was.
+func closedBefore(a, b <-chan struct{}) bool {
+	select {
+	case <-a:
+		return true
+	case <-b:
+	}
+	select {
+	case <-a:
+		return true
+	default:
+		return false
+	}
+}
+
+// ownRun is the run that the caller is inside of, nil if of none.
+func (m *TaskManager) ownRun(ctx context.Context) *run {
+	goid := goroutineID()
+	caller, _ := ctx.Value(runKey{}).(*task)
+	for _, t := range m.allTasks() {
+		if r := t.runOn(goid); r != nil {
+			return r
+		}
+		if t != caller {
+			continue
+		}
+		// On a goroutine that the run started: it is that run, or one of several.
+		t.mu.Lock()
+		var one *run
+		t.eachRun(func(r *run) {
+			if r.stage == running {
+				one = r
+			}
+		})
+		t.mu.Unlock()
+		if one != nil {
+			return one
+		}
+	}
+	return nil
+}
+
+// allTasks are the live tasks and those that have a run in flight.
+func (m *TaskManager) allTasks() []*task {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	tasks := m.names.all()
+	for t := range m.ending {
+		tasks = append(tasks, t)
+	}
+	return tasks
+}
+
+// await has s told of the end of every run in flight, but for own. There will be no
+// others: every task is over.
+func (m *TaskManager) await(s *shutdown, own *run) {
+	for _, t := range m.allTasks() {
+		t.mu.Lock()
+		t.eachRun(func(r *run) {
+			if r == own {
+				return
+			}
+			t.x() // the end of a run of a task without an extra part tells nobody
+			r.awaiting = s
+			s.mu.Lock()
+			s.left[r] = true
+			s.mu.Unlock()
+		})
+		t.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.left) == 0 {
+		close(s.drained)
+	}
+}
+
+// ended takes a run off those that are left.
+func (s *shutdown) ended(r *run, lasted time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.left[r] {
+		return
+	}
+	delete(s.left, r)
+	if s.cancelling {
+		s.cancelled = append(s.cancelled, RunInfo{Name: r.task.name, Age: lasted})
+	}
+	if len(s.left) == 0 {
+		close(s.drained)
+	}
+}
+
+// cancelLeft cancels the contexts of the runs that are left.
+func (m *TaskManager) cancelLeft(s *shutdown) {
+	s.mu.Lock()
+	s.cancelling = true
+	tasks := map[*task]bool{}
+	for r := range s.left {
+		tasks[r.task] = true
+	}
+	s.mu.Unlock()
+	for t := range tasks {
+		t.mu.Lock()
+		t.cancelRuns(m.closed)
+		t.mu.Unlock()
+	}
+}
+
+// verdict says what became of the runs that were cancelled; nil if they all ended
+// before they could be.
+func (s *shutdown) verdict(now int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.cancelled)+len(s.left) == 0 {
+		return nil
+	}
+	v := &ShutdownError{Cancelled: s.cancelled}
+	ids := map[uint64]bool{}
+	for r := range s.left { // still running: nobody writes to what is read here
+		ids[r.goid] = true
+	}
+	if len(ids) > 0 {
+		where := stacks(ids)
+		for r := range s.left {
+			v.Abandoned = append(v.Abandoned, RunInfo{r.task.name, time.Duration(now - r.started), where[r.goid]})
+		}
+	}
+	byName := func(a, b RunInfo) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(v.Cancelled, byName)
+	slices.SortFunc(v.Abandoned, byName)
+	return v
+}

@@ -1,0 +1,229 @@
+package taskmanager
+
+import "time"
+
+// A State is where a task stands.
+type State uint8
+
+const (
+	Scheduled  State = iota // waits for its next tick
+	Running                 // a run is in flight
+	Paused                  // no tick runs until Resume
+	BackingOff              // waits after failures
+	Stopped                 // over: by Stop, Shutdown or a reason that Err gives
+	Complete                // over: the last run has ended, or no instant is left
+)
+
+var stateNames = [...]string{"scheduled", "running", "paused", "backing off", "stopped", "complete"}
+
+func (s State) String() string { return stateNames[s] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// A Snapshot is all that can be known of a task at one moment, consistent with
+// itself: Runs is Successes + Failures + Cancelled + InFlight, and the ledger adds
+// up. Times are zero where there is nothing to tell.
+type Snapshot struct {
+	Name     string `json:"name"`
+	Tag      string `json:"tag,omitempty"`
+	Schedule string `json:"schedule"` // "every 30s", or the Schedule's text
+	State    State  `json:"state"`
+
+	Runs                uint64 `json:"runs"` // started, by ticks and by RunNow
+	Successes           uint64 `json:"successes"`
+	Failures            uint64 `json:"failures"` // Timeouts and Panics included
+	Cancelled           uint64 `json:"cancelled"`
+	Timeouts            uint64 `json:"timeouts"`
+	Panics              uint64 `json:"panics"`
+	ConsecutiveFailures int    `json:"consecutiveFailures"`
+	InFlight            int    `json:"inFlight"`
+	// Overdue tells that a run goes on although its time limit has passed.
+	Overdue bool `json:"overdue"`
+
+	Ticks Ledger `json:"ticks"`
+	// Gaps counts the stretches that the schedule was not asked about, after a
+	// pause, a late wake-up or a step of the clock; GapFrom and GapTo are the last.
+	Gaps    uint64    `json:"gaps"`
+	GapFrom time.Time `json:"gapFrom,omitzero"`
+	GapTo   time.Time `json:"gapTo,omitzero"`
+
+	LastRun      time.Time     `json:"lastRun,omitzero"` // its start
+	LastDuration time.Duration `json:"lastDuration"`     // of the last run that has ended
+	LastError    error         `json:"-"`                // of the last run that failed
+	LastErrorAt  time.Time     `json:"lastErrorAt,omitzero"`
+	NextRun      time.Time     `json:"nextRun,omitzero"` // backoff included
+	Lateness     Distribution  `json:"lateness"`         // of starts
+	Duration     Distribution  `json:"duration"`         // of runs
+	Err          error         `json:"-"`                // why it is over, as Handle.Err
+}
+
+// Snapshot returns the task as it stands.
+func (t *Handle) Snapshot() Snapshot {
+	wall, now := t.conf.m.engine.source.Now()
+	at := func(mono int64) time.Time {
+		if mono == 0 || mono == never {
+			return time.Time{}
+		}
+		return wall.Add(time.Duration(mono - now)).Round(0)
+	}
+	t.mu.Lock()
+	s := t.snapshotLocked(now, at)
+	sched := t.seatOf()
+	interval := t.interval
+	t.mu.Unlock()
+	s.Schedule = scheduleText(sched, interval) // user code
+	return s
+}
+
+func (t *task) snapshotLocked(now int64, at func(int64) time.Time) Snapshot {
+	t.account(now)
+	c := t.counts()
+	s := Snapshot{
+		Name:         t.name,
+		Tag:          t.conf.opts.Tag,
+		State:        t.state(now),
+		Runs:         t.starts(),
+		Successes:    t.successes,
+		Failures:     c.failures,
+		Cancelled:    c.cancelled,
+		Timeouts:     c.timeouts,
+		Panics:       c.panics,
+		InFlight:     int(t.inFlight()),
+		Overdue:      t.overdue(now),
+		Ticks:        t.ledger(),
+		Gaps:         c.gaps,
+		LastRun:      at(t.run.started),
+		LastDuration: t.lastLasted,
+		NextRun:      at(t.nextStart()),
+		Err:          t.err(),
+	}
+	s.Lateness, s.Duration = t.profile.distributions(s.Successes + s.Failures + s.Cancelled)
+	if x := t.extra; x != nil {
+		s.ConsecutiveFailures = x.streak
+		s.LastError, s.LastErrorAt = x.lastErr, at(x.lastErrAt)
+		if x.seat != nil {
+			s.GapFrom, s.GapTo = x.seat.gapFrom, x.seat.gapTo
+		}
+	}
+	return s
+}
+
+func (t *task) state(now int64) State {
+	switch {
+	case t.inFlight() > 0:
+		return Running
+	case t.life == stopped:
+		return Stopped
+	case t.life == complete:
+		return Complete
+	case t.paused:
+		return Paused
+	case t.floor() > now:
+		return BackingOff
+	}
+	return Scheduled
+}
+
+// overdue tells whether a run goes on although its time is over.
+func (t *task) overdue(now int64) (is bool) {
+	limit := t.conf.limit
+	t.eachRun(func(r *run) {
+		is = is || limit > 0 && r.stage == running && r.started+limit <= now
+	})
+	return is
+}
+
+// nextStart is the instant of the next start, as far as it is known; never if none
+// is.
+func (t *task) nextStart() int64 {
+	if t.life != live || t.paused {
+		return never
+	}
+	due := t.nextDue()
+	switch {
+	case t.holding():
+		return max(t.floor(), 1)
+	case due == never:
+		return never
+	case t.floor() <= due:
+		return due
+	}
+	return t.floor() // the ticks before it are held for it
+}
+
+func scheduleText(s *seat, interval int64) string {
+	if s == nil {
+		return "every " + time.Duration(interval).String()
+	}
+	return guardedText(s.schedule)
+}
+
+func (t *task) err() error {
+	if t.life != stopped {
+		return nil
+	}
+	if t.extra == nil || t.extra.reason == nil {
+		return ErrStopped
+	}
+	if t.extra.reason == ErrClosed {
+		return ErrClosed
+	}
+	return &stopError{t.extra.reason}
+}
+
+// A stopError is the reason of a task that was stopped for one.
+type stopError struct{ reason error }
+
+func (e *stopError) Error() string   { return ErrStopped.Error() + ": " + guardedText(e.reason) }
+func (e *stopError) Unwrap() []error { return []error{ErrStopped, e.reason} }
+
+// State is where the task stands.
+func (t *Handle) State() State { return t.Snapshot().State }
+
+// IsRunning tells whether a run is in flight.
+func (t *Handle) IsRunning() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.inFlight() > 0
+}
+
+// NextRun is the instant of the next start, backoff included; the zero Time if
+// none is known.
+func (t *Handle) NextRun() time.Time { return t.Snapshot().NextRun }
+
+// LastRun is the start of the last run, the zero Time before the first.
+func (t *Handle) LastRun() time.Time { return t.Snapshot().LastRun }
+
+// LastDuration is how long the last run took that has ended.
+func (t *Handle) LastDuration() time.Duration { return t.Snapshot().LastDuration }
+
+// LastError is the error of the last run that failed, nil if none has.
+func (t *Handle) LastError() error { return t.Snapshot().LastError }
+
+// TotalRuns is the number of runs that have started.
+func (t *Handle) TotalRuns() uint64 { return t.Snapshot().Runs }
+
+// Successes is the number of runs that returned nil in time.
+func (t *Handle) Successes() uint64 { return t.Snapshot().Successes }
+
+// Failures is the number of runs that failed; time-outs and panics are among them.
+func (t *Handle) Failures() uint64 { return t.Snapshot().Failures }
+
+// Timeouts is the number of runs that outlived their ExecutionTimeout.
+func (t *Handle) Timeouts() uint64 { return t.Snapshot().Timeouts }
+
+// Panics is the number of runs that panicked.
+func (t *Handle) Panics() uint64 { return t.Snapshot().Panics }
+
+// ConsecutiveFailures is the number of failures since the last success.
+func (t *Handle) ConsecutiveFailures() int { return t.Snapshot().ConsecutiveFailures }
+
+// Ticks is what became of the task's ticks so far.
+func (t *Handle) Ticks() Ledger { return t.Snapshot().Ticks }
+
+// Lateness is the distribution of how late runs started.
+func (t *Handle) Lateness() Distribution { return t.Snapshot().Lateness }
+
+// Duration is the distribution of how long runs took.
+func (t *Handle) Duration() Distribution { return t.Snapshot().Duration }

@@ -1,0 +1,378 @@
+package taskmanager
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager/internal/seam"
+)
+
+// A TaskManager runs tasks again and again. Make one with New; one to a process
+// or to a subsystem is usual. All methods are safe for concurrent use, from inside
+// runs too.
+type TaskManager struct {
+	// Immutable after New.
+	engine      *engine
+	events      *events
+	observer    Observer
+	entropy     *entropy
+	backoffBase time.Duration
+	maxPower    int
+	grace       time.Duration
+	defaults    []TaskOption
+	allGate     *gate
+	tagGates    map[string]*gate
+	once        *conf          // of RunOnce
+	stopped     *cancelContext // what the context of a stopped task becomes
+	closed      *cancelContext // what contexts become that Shutdown cancels
+
+	// mu guards the fields below. It is never held while user code runs. Lock
+	// order: TaskManager.mu, engine.mu, task.mu, then the leaf locks.
+	mu      sync.Mutex
+	names   names
+	lastID  uint32
+	confs   [4]*conf           // recently used: most tasks share theirs
+	ending  map[*task]struct{} // over or never named, with a run in flight
+	retired Totals             // of tasks that are gone
+	closing *shutdown          // not nil from the first Shutdown on
+}
+
+// New returns a manager that is ready for tasks. All that is wrong with its
+// options is reported at once, as *OptionError values.
+func New(opts ...Option) (*TaskManager, error) {
+	s, err := newSettings(opts)
+	if err != nil {
+		return nil, err
+	}
+	m := &TaskManager{
+		observer:    s.observer,
+		backoffBase: s.backoffBase,
+		maxPower:    s.maxPower,
+		grace:       s.grace,
+		defaults:    s.defaults,
+		stopped:     endedContext(ErrStopped),
+		closed:      endedContext(ErrClosed),
+		names:       newNames(),
+		ending:      map[*task]struct{}{},
+	}
+	source := s.source
+	if source == nil {
+		source = newSource(s.clock)
+	}
+	m.engine = newEngine(m, source, s.slack)
+	m.events = newEvents(m, s.logger)
+	m.entropy = newEntropy(m.events.randomFailed)
+	if s.maxConcurrent > 0 {
+		m.allGate = newGate(s.maxConcurrent)
+	}
+	if len(s.tagLimits) > 0 {
+		m.tagGates = map[string]*gate{}
+		for tag, n := range s.tagLimits {
+			m.tagGates[tag] = newGate(n)
+		}
+	}
+	m.once = &conf{m: m, plain: true, opts: RecurringOptions{NonReentrant: true, FailuresBeforeBackoff: math.MaxInt}}
+	return m, nil
+}
+
+// Lookup returns the live task of that name.
+func (m *TaskManager) Lookup(name string) (*Handle, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.names.find(name)
+	return t, t != nil
+}
+
+// Tasks iterates over the live tasks in the order they were scheduled in. It sees
+// those that are there when the iteration starts, and holds no lock during it.
+func (m *TaskManager) Tasks() iter.Seq[*Handle] {
+	return func(yield func(*Handle) bool) {
+		for _, t := range m.tasks() {
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+func (m *TaskManager) tasks() []*task {
+	m.mu.Lock()
+	tasks := m.names.all()
+	m.mu.Unlock()
+	slices.SortFunc(tasks, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
+	return tasks
+}
+
+// Tagged iterates over the live tasks with that tag, like Tasks.
+func (m *TaskManager) Tagged(tag string) iter.Seq[*Handle] {
+	return func(yield func(*Handle) bool) {
+		for t := range m.Tasks() {
+			if t.Tag() == tag && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// StopTag stops all live tasks with that tag and returns how many they were.
+func (m *TaskManager) StopTag(tag string) (n int) {
+	for t := range m.Tagged(tag) {
+		if m.end(t, stopped, nil) {
+			n++
+		}
+	}
+	return n
+}
+
+// Totals are a manager's sums over all its tasks, those that are gone included.
+type Totals struct {
+	Tasks         int    `json:"tasks"`   // live
+	Running       int    `json:"running"` // runs in flight
+	Runs          uint64 `json:"runs"`    // started, RunNow and RunOnce included
+	Successes     uint64 `json:"successes"`
+	Failures      uint64 `json:"failures"` // time-outs and panics included
+	Cancelled     uint64 `json:"cancelled"`
+	Timeouts      uint64 `json:"timeouts"`
+	Panics        uint64 `json:"panics"`
+	Ticks         Ledger `json:"ticks"`
+	ClockSteps    uint64 `json:"clockSteps"`    // of the wall clock, seen while a task followed it
+	EventsDropped uint64 `json:"eventsDropped"` // observer and log too slow
+	EnginePanics  uint64 `json:"enginePanics"`  // faults of this library
+}
+
+// Totals adds up all tasks; it takes time in proportion to their number.
+func (m *TaskManager) Totals() Totals {
+	m.mu.Lock()
+	sum := m.retired
+	tasks := m.names.all()
+	sum.Tasks = len(tasks)
+	for t := range m.ending {
+		tasks = append(tasks, t)
+	}
+	m.mu.Unlock()
+	now := m.engine.source.Mono()
+	for _, t := range tasks {
+		t.mu.Lock()
+		t.account(now)
+		sum.add(t)
+		t.mu.Unlock()
+	}
+	m.engine.mu.Lock()
+	sum.ClockSteps = m.engine.watch.steps
+	m.engine.mu.Unlock()
+	sum.EventsDropped = m.events.droppedCount()
+	sum.EnginePanics = m.engine.panics.Load()
+	return sum
+}
+
+// add adds a task's counts. Called with its mu held.
+func (s *Totals) add(t *task) {
+	c, l := t.counts(), t.ledger()
+	s.Running += int(t.inFlight())
+	s.Runs += t.starts()
+	s.Successes += t.successes
+	s.Failures += c.failures
+	s.Cancelled += c.cancelled
+	s.Timeouts += c.timeouts
+	s.Panics += c.panics
+	if t.conf == t.conf.m.once {
+		return // no ticks
+	}
+	s.Ticks.Ran += l.Ran
+	s.Ticks.SkippedRunning += l.SkippedRunning
+	s.Ticks.SkippedBackoff += l.SkippedBackoff
+	s.Ticks.SkippedLimit += l.SkippedLimit
+	s.Ticks.SkippedPaused += l.SkippedPaused
+	s.Ticks.Missed += l.Missed
+	s.Ticks.Coalesced += l.Coalesced
+	s.Ticks.Dropped += l.Dropped
+	s.Ticks.Pending += l.Pending
+}
+
+// RunOnce calls fn at once on the calling goroutine, with a run's panic rules and
+// diagnostics, and returns its error; that of a panic is a *PanicError. It takes
+// no place at a limit, and name need not be unique. fn's context is ctx, cancelled
+// also by Shutdown.
+func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
+	if err := checkTask(name, fn == nil); err != nil {
+		return err
+	}
+	var returned error
+	t := &task{name: name, conf: m.once, single: true, origin: never, life: complete}
+	t.fn = func(ctx context.Context) error {
+		returned = fn(ctx)
+		return returned
+	}
+	inner := &cancelContext{}
+	inner.Context, inner.cancel = context.WithCancelCause(ctx)
+	defer inner.cancel(context.Canceled)
+	t.shared.Store(inner)
+
+	now := m.engine.source.Mono()
+	t.run = run{task: t, index: -1, due: now, stage: queued}
+
+	m.mu.Lock()
+	if m.closing != nil {
+		m.mu.Unlock()
+		return ErrClosed
+	}
+	m.ending[t] = struct{}{}
+	m.mu.Unlock()
+	defer t.closeDone() // by itself it cannot: it has no extra part if all is well
+	m.engine.execute(&t.run, goroutineID(), now)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.extra != nil && t.extra.lastErr != nil {
+		return t.extra.lastErr
+	}
+	return returned
+}
+
+// end is the one door out of life for a task: it stops, or is complete. It returns
+// false if it had left before. A run in flight has its context cancelled, unless
+// the manager drains.
+func (m *TaskManager) end(t *task, how life, reason error) bool {
+	e := m.engine
+	e.mu.Lock()
+	t.mu.Lock()
+	if t.life != live {
+		t.mu.Unlock()
+		e.mu.Unlock()
+		return false
+	}
+	e.endLocked(t, how)
+	if reason != nil {
+		t.x().reason = reason
+	}
+	if reason != ErrClosed {
+		t.cancelRuns(m.stopped)
+	}
+	quiet := !t.busy()
+	t.mu.Unlock()
+	e.nextTurns(t.conf.gates)
+	e.mu.Unlock()
+
+	m.mu.Lock()
+	m.names.remove(t)
+	m.ending[t] = struct{}{}
+	m.mu.Unlock()
+	m.events.ended(t, how, reason)
+	if quiet {
+		t.closeDone()
+	}
+	return true
+}
+
+// endLocked takes a task out of the engine. Called with engine.mu and the task's mu
+// held.
+func (e *engine) endLocked(t *task, how life) {
+	now := e.source.Mono()
+	t.account(now)
+	n, last, _ := t.takeDue(now)
+	if left := uint64(n) + t.dropHeld(); left > 0 {
+		t.skip(KindMissed, &t.x().counts.missed, left, last)
+	}
+	t.life = how
+	e.dequeue(t, KindMissed, func(c *counts) *uint64 { return &c.missed })
+	e.wheel.remove(&t.node)
+	e.armLimit(t)
+	if t.followsWall() {
+		e.unwatch(t)
+	}
+	if t.extra != nil && t.extra.precise != nil {
+		t.extra.precise.close()
+	}
+}
+
+// endAside stops a task from where locks are held.
+func (e *engine) endAside(t *task, reason error) {
+	e.begun()
+	go func() {
+		defer e.ended()
+		e.m.end(t, stopped, reason)
+	}()
+}
+
+// dequeue frees the queued runs, and counts their ticks. Called with engine.mu and
+// the task's mu held.
+func (e *engine) dequeue(t *task, kind Kind, counter func(*counts) *uint64) {
+	var waiting []*run
+	t.eachRun(func(r *run) {
+		if r.stage == queued {
+			waiting = append(waiting, r)
+		}
+	})
+	for _, r := range waiting {
+		e.leave(r)
+		t.freed(r)
+		if r.index >= 0 {
+			t.skip(kind, counter(&t.x().counts), 1, r.index)
+		}
+	}
+}
+
+// cancelRuns ends the contexts of the runs going on.
+func (t *task) cancelRuns(ended *cancelContext) {
+	cause := context.Cause(ended)
+	t.eachRun(func(r *run) {
+		r.stopped = true
+		if r.ctx != nil {
+			r.ctx.cancel(context.Canceled, cause)
+		}
+	})
+	(*taskContext)(t).end(ended)
+}
+
+// closeDone closes the task's Done when it is over and no run is in flight, and
+// moves its counts to the retired ones.
+func (t *task) closeDone() {
+	m := t.conf.m
+	t.mu.Lock()
+	if t.life == live || t.busy() {
+		t.mu.Unlock()
+		return
+	}
+	if t.extra != nil && t.extra.done != nil {
+		select {
+		case <-t.extra.done:
+		default:
+			close(t.extra.done)
+		}
+	}
+	t.mu.Unlock()
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.ending[t]; !ok {
+		return
+	}
+	delete(m.ending, t)
+	t.mu.Lock()
+	m.retired.add(t)
+	t.mu.Unlock()
+}
+
+// followsWall tells whether the task has a schedule on the wall clock.
+func (t *task) followsWall() bool {
+	return t.extra != nil && t.extra.seat != nil && !t.extra.seat.delay && !t.extra.seat.manual
+}
+
+func init() {
+	seam.WithSource = func(src seam.Source) any {
+		return optionFunc(func(s *settings) { s.source = src })
+	}
+	seam.Inspect = func(manager any) seam.Inspector {
+		e := manager.(*TaskManager).engine
+		source, ok := e.source.(*clockSource)
+		if !ok {
+			return nil
+		}
+		return inspector{e, source}
+	}
+}
