@@ -3,6 +3,8 @@ package taskmanager
 import (
 	"context"
 	"time"
+
+	"github.com/taskmanager-go/taskmanager/internal/seam"
 )
 
 // Pause keeps the task from running until Resume: its ticks are counted as
@@ -186,7 +188,7 @@ func (t *Handle) Wait(ctx context.Context) error {
 // calledFromRun tells whether the caller is inside a run of the task: by the
 // context it passes, or by the goroutine it is on.
 func (t *task) calledFromRun(ctx context.Context) bool {
-	if caller, ok := ctx.Value(runKey{}).(*task); ok && caller == t {
+	if caller, ok := ctx.Value(seam.RunKey{}).(*task); ok && caller == t {
 		return true
 	}
 	return t.runOn(goroutineID()) != nil

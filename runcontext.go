@@ -4,12 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
-)
 
-// runKey is the key under which the context of a run holds the run's task. Wait
-// and Shutdown recognise a caller from inside a run by it, and package tasktest
-// a run that parks.
-type runKey struct{}
+	"github.com/taskmanager-go/taskmanager/internal/seam"
+)
 
 // A taskContext is shared by all runs of a task without a time limit. It is
 // never reset: it ends once, when the task stops or the manager gives up on it.
@@ -66,7 +63,7 @@ func (c *taskContext) Err() error {
 }
 
 func (c *taskContext) Value(key any) any {
-	if _, ok := key.(runKey); ok {
+	if _, ok := key.(seam.RunKey); ok {
 		return (*task)(c)
 	}
 	// The standard library finds the cancelCtx it can attach a child to, and the
@@ -126,7 +123,7 @@ func (c *limitContext) Err() error {
 }
 
 func (c *limitContext) Value(key any) any {
-	if _, ok := key.(runKey); ok {
+	if _, ok := key.(seam.RunKey); ok {
 		return c.task
 	}
 	c.mu.Lock()

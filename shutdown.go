@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/taskmanager-go/taskmanager/internal/seam"
 )
 
 // A shutdown is the one that a manager goes through.
@@ -112,7 +114,7 @@ func closedBefore(a, b <-chan struct{}) bool {
 // ownRun is the run that the caller is inside of, nil if of none.
 func (m *TaskManager) ownRun(ctx context.Context) *run {
 	goid := goroutineID()
-	caller, _ := ctx.Value(runKey{}).(*task)
+	caller, _ := ctx.Value(seam.RunKey{}).(*task)
 	for _, t := range m.allTasks() {
 		if r := t.runOn(goid); r != nil {
 			return r

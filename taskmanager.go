@@ -224,6 +224,8 @@ func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
 	m.ending[t] = struct{}{}
 	m.mu.Unlock()
 	defer t.closeDone() // by itself it cannot: it has no extra part if all is well
+	m.engine.begun()
+	defer m.engine.ended()
 	m.engine.execute(&t.run, goroutineID(), now)
 
 	t.mu.Lock()

@@ -49,6 +49,9 @@ type Inspector interface {
 	Settled(stop <-chan struct{}) bool
 }
 
+// RunKey is the key under which the context of a run holds the run's task.
+type RunKey struct{}
+
 // The root package fills these in when it is initialized.
 var (
 	// WithSource makes a taskmanager.Option of a Source.

@@ -1,0 +1,231 @@
+package tasktest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"go.uber.org/goleak"
+
+	"github.com/taskmanager-go/taskmanager"
+	"github.com/taskmanager-go/taskmanager/tasktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A trace writes down what happened, with the time on the clock.
+type trace struct {
+	now   func() time.Time
+	start time.Time
+	lines []string
+}
+
+func newTrace(now func() time.Time) *trace { return &trace{now: now, start: now()} }
+
+func (tr *trace) add(what string) {
+	tr.lines = append(tr.lines, fmt.Sprintf("%v %s", tr.now().Sub(tr.start), what))
+}
+
+func (tr *trace) want(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(tr.lines, want) {
+		t.Errorf("trace = %q,\nwant    %q", tr.lines, want)
+	}
+}
+
+func schedule(t *testing.T, m *taskmanager.TaskManager, name string, interval time.Duration, fn taskmanager.Func, opts ...taskmanager.TaskOption) *taskmanager.Handle {
+	t.Helper()
+	h, err := m.ScheduleRecurring(name, interval, fn, append([]taskmanager.TaskOption{taskmanager.WithJitter(0)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestAdvanceStartsRunsAtTheirInstantsInOrder(t *testing.T) {
+	m, clk := tasktest.New(t)
+	tr := newTrace(clk.Now)
+	for _, task := range []struct {
+		name     string
+		interval time.Duration
+	}{{"b", 2 * time.Second}, {"a", 2 * time.Second}, {"c", 3 * time.Second}} {
+		schedule(t, m, task.name, task.interval, func(context.Context) error { tr.add(task.name); return nil })
+	}
+	clk.Advance(6 * time.Second)
+	tr.want(t, "2s b", "2s a", "3s c", "4s b", "4s a", "6s b", "6s a", "6s c")
+}
+
+func TestSleepParksARunAndTimeGoesOn(t *testing.T) {
+	m, clk := tasktest.New(t)
+	tr := newTrace(clk.Now)
+	schedule(t, m, "slow", 10*time.Second, func(ctx context.Context) error {
+		tr.add("begin")
+		err := clk.Sleep(ctx, 3*time.Second)
+		tr.add("end")
+		return err
+	})
+	clk.Advance(25 * time.Second)
+	tr.want(t, "10s begin", "13s end", "20s begin", "23s end")
+}
+
+func TestSleepEndsWithTheContext(t *testing.T) {
+	m, clk := tasktest.New(t)
+	var err error
+	h := schedule(t, m, "limited", time.Minute, func(ctx context.Context) error {
+		err = clk.Sleep(ctx, time.Hour)
+		return err
+	}, taskmanager.WithExecutionTimeout(5*time.Second))
+	clk.Advance(65 * time.Second)
+	if !errors.Is(err, taskmanager.ErrExecutionTimeout) {
+		t.Errorf("Sleep = %v, want %v", err, taskmanager.ErrExecutionTimeout)
+	}
+	if got := h.Timeouts(); got != 1 {
+		t.Errorf("Timeouts = %d, want 1", got)
+	}
+}
+
+func TestGateHoldsRunsUntilOpened(t *testing.T) {
+	m, clk := tasktest.New(t)
+	gate := clk.NewGate()
+	h := schedule(t, m, "held", time.Second, func(ctx context.Context) error { return gate.Wait(ctx) })
+	clk.Advance(3 * time.Second)
+	if !h.IsRunning() {
+		t.Fatal("the run did not wait for the gate")
+	}
+	gate.Open()
+	if s := h.Snapshot(); s.InFlight != 0 || s.Successes != 1 {
+		t.Errorf("after Open: in flight %d, successes %d, want 0, 1", s.InFlight, s.Successes)
+	}
+}
+
+func TestStallMakesOneLateRun(t *testing.T) {
+	m, clk := tasktest.New(t)
+	tr := newTrace(clk.Now)
+	h := schedule(t, m, "a", time.Second, func(context.Context) error { tr.add("a"); return nil })
+	clk.Stall(4500 * time.Millisecond)
+	clk.Advance(time.Second)
+	tr.want(t, "4.5s a", "5s a")
+	if got := h.Ticks(); got.Ran != 2 || got.Missed != 3 {
+		t.Errorf("Ticks = %+v, want 2 ran and 3 missed", got)
+	}
+}
+
+func TestStepWallMovesNoIntervalTask(t *testing.T) {
+	m, clk := tasktest.New(t)
+	runs := 0
+	schedule(t, m, "a", time.Second, func(context.Context) error { runs++; return nil })
+	start := clk.Now()
+	clk.StepWall(-time.Hour)
+	clk.Advance(10 * time.Second)
+	clk.StepWall(2 * time.Hour)
+	clk.Advance(10 * time.Second)
+	if runs != 20 {
+		t.Errorf("%d runs in 20 s, want 20", runs)
+	}
+	if got, want := clk.Now().Sub(start), time.Hour+20*time.Second; got != want {
+		t.Errorf("wall moved by %v, want %v", got, want)
+	}
+}
+
+func TestClosingEndsWhatIsParked(t *testing.T) {
+	ended := make(chan error, 1)
+	t.Run("inner", func(t *testing.T) {
+		m, clk := tasktest.New(t)
+		schedule(t, m, "deaf", time.Second, func(ctx context.Context) error {
+			err := clk.Sleep(context.WithoutCancel(ctx), 24*time.Hour)
+			ended <- err
+			return err
+		})
+		clk.Advance(time.Second)
+	})
+	if err := <-ended; !errors.Is(err, tasktest.ErrClosed) {
+		t.Errorf("Sleep = %v, want %v", err, tasktest.ErrClosed)
+	}
+}
+
+func TestInABubbleAnyDurableWaitParks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, clk := tasktest.New(t)
+		release := make(chan struct{})
+		h := schedule(t, m, "waits", time.Second, func(context.Context) error { <-release; return nil })
+		clk.Advance(3 * time.Second)
+		if got := h.Ticks(); got.Ran != 1 || got.SkippedRunning != 2 {
+			t.Errorf("Ticks = %+v, want 1 ran and 2 skipped", got)
+		}
+		close(release)
+		clk.Advance(time.Second)
+		if got := h.Successes(); got != 2 {
+			t.Errorf("Successes = %d, want 2", got)
+		}
+	})
+}
+
+func TestAdvanceMockIsExactAndOrdered(t *testing.T) {
+	mock := clock.NewMock()
+	m, err := taskmanager.New(taskmanager.WithClock(mock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tr := newTrace(mock.Now)
+	schedule(t, m, "b", 2*time.Second, func(context.Context) error { tr.add("b"); return nil })
+	schedule(t, m, "a", 2*time.Second, func(context.Context) error { tr.add("a"); return nil })
+	schedule(t, m, "c", 3*time.Second, func(context.Context) error { tr.add("c"); return nil })
+	tasktest.AdvanceMock(t, m, mock, 6*time.Second)
+	tr.want(t, "2s b", "2s a", "3s c", "4s b", "4s a", "6s b", "6s a", "6s c")
+}
+
+func TestThePlainMockLosesNoTick(t *testing.T) {
+	mock := clock.NewMock()
+	m, err := taskmanager.New(taskmanager.WithClock(mock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ran := make(chan struct{}, 100)
+	h := schedule(t, m, "a", time.Second, func(context.Context) error { ran <- struct{}{}; return nil })
+	for range 10 {
+		mock.Add(time.Second)
+		<-ran
+	}
+	if got := h.Ticks().Due(); got != 10 {
+		t.Errorf("Due = %d, want 10", got)
+	}
+}
+
+func TestAThousandRepeatsGiveEqualTraces(t *testing.T) {
+	var first []string
+	for i := range 1000 {
+		t.Run("", func(t *testing.T) {
+			m, clk := tasktest.New(t)
+			tr := newTrace(clk.Now)
+			for _, name := range []string{"x", "y", "z"} {
+				schedule(t, m, name, 10*time.Millisecond, func(ctx context.Context) error {
+					tr.add(name)
+					return clk.Sleep(ctx, 15*time.Millisecond)
+				}, taskmanager.WithOverlap(taskmanager.Coalesce))
+			}
+			clk.Advance(100 * time.Millisecond)
+			if i == 0 {
+				first = tr.lines
+			}
+			tr.want(t, first...)
+		})
+	}
+}
+
+func BenchmarkTicks(b *testing.B) {
+	m, clk := tasktest.New(b)
+	_, err := m.ScheduleRecurring("a", time.Millisecond, func(context.Context) error { return nil }, taskmanager.WithJitter(0))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	clk.Advance(time.Duration(b.N) * time.Millisecond)
+}
