@@ -140,9 +140,7 @@ func (t *Handle) RunNow() error {
 	}
 	now := e.source.Mono()
 	r := t.serve(-1, now)
-	if t.spentRuns() {
-		t.x().endAt = min(t.end(), now)
-	}
+	t.endGridIfSpent(now)
 	switch {
 	case e.admit(r):
 		e.spawn(r)

@@ -122,10 +122,21 @@ func (t *task) fall(now int64) *run {
 		return nil
 	}
 	r := t.decide(now)
-	if r != nil && t.spentRuns() {
-		t.x().endAt = min(t.end(), now) // the grid ends with the last run's tick
+	if r != nil {
+		t.endGridIfSpent(now)
 	}
 	return r
+}
+
+// endGridIfSpent ends the grid with the start of the last of MaxRuns.
+func (t *task) endGridIfSpent(now int64) {
+	if !t.spentRuns() {
+		return
+	}
+	x := t.x()
+	x.endAt = min(x.endAt, now)
+	last := x.held.last
+	t.skip(KindMissed, &x.counts.missed, t.dropHeld(), last)
 }
 
 func (t *task) decide(now int64) *run {

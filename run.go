@@ -356,7 +356,14 @@ func (e *engine) endRun(r *run, end int64, res result) (left ending) {
 // next decides what a task does when a run of it ends.
 func (e *engine) next(t *task, now int64) *run {
 	if t.delayed() && t.life == live && !t.busy() && !t.paused {
-		t.dueAfter(now)
+		// A tick can have fallen due beside a run by RunNow.
+		t.account(now)
+		if n, last, _ := t.takeDue(now); n > 0 {
+			t.skip(KindSkippedRunning, &t.extra.counts.skippedRunning, uint64(n), last)
+		}
+		if !t.holding() {
+			t.dueAfter(now)
+		}
 	}
 	if t.extra.held.n == 0 || t.busy() || t.floor() > now {
 		return nil

@@ -1,0 +1,5 @@
+package taskmanager_test
+
+import "log/slog"
+
+var silent = slog.New(slog.DiscardHandler)
