@@ -89,16 +89,25 @@ func (e *engine) watchClock() {
 
 // reseat makes a task follow the wall clock to where it is now. If that went
 // forward, the instant seated is still the next, and late if it was passed. If it
-// went back, there may be an earlier one.
+// went back, there may be an earlier one, so the schedule is asked again.
 func (e *engine) reseat(t *task, back bool) {
-	s := t.extra.seat
-	switch {
-	case t.life != live || s.asking || t.paused:
-	case back && !t.busy() || s.at.IsZero():
-		s.ended = false
-		e.askNext(t, nil)
-	default:
-		e.follow(t)
-		e.refile(t, e.source.Mono())
+	x := t.extra
+	s := x.seat
+	if t.life != live {
+		return
 	}
+	if !x.endGiven.IsZero() && !t.spentRuns() {
+		wall, now := e.source.Now()
+		x.endAt = later(now, x.endGiven.Sub(wall.Round(0)))
+	}
+	if s.asking {
+		return
+	}
+	if back {
+		s.at, s.ended, t.origin = time.Time{}, false, never
+	} else if !s.at.IsZero() {
+		e.follow(t)
+	}
+	e.refile(t, e.source.Mono())
+	e.endIfOver(t)
 }

@@ -140,7 +140,7 @@ func (e *engine) collect(now int64) (single *run, more bool) {
 			e.fault("collect")
 		}
 		if r := e.fire(n, now); r != nil {
-			if e.aside(r.task) {
+			if r.aside {
 				e.spawn(r)
 			} else {
 				b.runs = append(b.runs, r)
@@ -200,12 +200,8 @@ func (e *engine) fire(n *node, now int64) *run {
 		r = nil
 	}
 	e.refile(t, now)
+	e.endIfOver(t)
 	return r
-}
-
-// aside tells whether the task's runs go on goroutines of their own.
-func (e *engine) aside(t *task) bool {
-	return t.slow > 0 || !t.conf.opts.NonReentrant
 }
 
 // spawn runs r on a goroutine of its own, and what follows it. Called with
@@ -252,10 +248,22 @@ func (e *engine) ended() {
 // refile puts the task's node where its next decision is due. Called with
 // engine.mu and the task's mu held.
 func (e *engine) refile(t *task, now int64) {
-	if t.delayed() && t.origin == never && t.life == live && !t.paused && !t.busy() && !t.holding() && !t.asking() {
-		t.dueAfter(now) // the tick did not run, and so no run's end will set the next
+	if t.life == live && !t.paused {
+		if t.delayed() && t.origin == never && !t.busy() && !t.holding() && !t.asking() {
+			t.dueAfter(now) // the tick did not run, and so no run's end will set the next
+		}
+		if t.unseated() {
+			e.askNext(t)
+		}
 	}
 	e.fileAt(t, t.wakeAt(), now)
+}
+
+// endIfOver completes a task from where locks are held.
+func (e *engine) endIfOver(t *task) {
+	if t.over() {
+		e.endAside(t, complete, nil)
+	}
 }
 
 func (e *engine) fileAt(t *task, when, now int64) {

@@ -12,11 +12,12 @@ import (
 // again: it may then move on to wait at the next gate, with its due time. So no
 // gate's place is held by a run that waits for another. Guarded by engine.mu.
 type gate struct {
+	size    int
 	places  *semaphore.Weighted // counts; nobody ever blocks on it
 	waiting turns
 }
 
-func newGate(n int) *gate { return &gate{places: semaphore.NewWeighted(int64(n))} }
+func newGate(n int) *gate { return &gate{size: n, places: semaphore.NewWeighted(int64(n))} }
 
 // A turn is a queued run's place in a gate's queue.
 type turn struct {
@@ -64,15 +65,27 @@ func pass(gates []*gate) (full *gate) {
 	return nil
 }
 
-// admit lets a queued run through its task's gates, or makes it wait its turn.
-// A run whose task skips over a limit is let go of, and false returned for both.
-// Called with engine.mu and the task's mu held.
+// admit lets a queued run through its task's gates, or makes it wait its turn, as
+// it must too where others wait already. A run whose task skips over a limit is let
+// go of. Called with engine.mu and the task's mu held.
 func (e *engine) admit(r *run) (admitted bool) {
-	t := r.task
-	if t.conf.plain {
+	if r.task.conf.plain {
 		return true
 	}
-	full := pass(t.conf.gates)
+	for _, g := range r.task.conf.gates {
+		if len(g.waiting) > 0 {
+			return e.enter(r, g)
+		}
+	}
+	return e.enter(r, nil)
+}
+
+// enter is admit, past a gate that is known to be full, if not nil.
+func (e *engine) enter(r *run, full *gate) bool {
+	t := r.task
+	if full == nil {
+		full = pass(t.conf.gates)
+	}
 	if full == nil {
 		r.placed = true
 		e.armLimit(t)
@@ -88,15 +101,17 @@ func (e *engine) admit(r *run) (admitted bool) {
 	return false
 }
 
+// waits tells whether a run of the task waits its turn at a gate. Called with
+// engine.mu held.
+func (t *task) waits() bool { return t.extra != nil && t.extra.turn != nil }
+
 // overLimit lets go of a queued run, its tick and those held behind it.
 func (e *engine) overLimit(r *run) {
 	t := r.task
-	n := t.dropHeld()
-	if r.index >= 0 {
-		n++
-	}
 	t.freed(r)
-	t.skip(KindSkippedLimit, &t.x().counts.skippedLimit, n, t.next-1)
+	if r.index >= 0 { // and not a RunNow, which has nothing to do with what is held
+		t.skip(KindSkippedLimit, &t.x().counts.skippedLimit, t.dropHeld()+1, t.next-1)
+	}
 }
 
 // leave takes a queued run out of the gate's queue it may stand in, or frees the
@@ -125,7 +140,7 @@ func (e *engine) nextTurns(gates []*gate) {
 			t := r.task
 			t.mu.Lock()
 			t.extra.turn = nil
-			if e.admit(r) {
+			if e.enter(r, nil) {
 				e.spawn(r)
 			}
 			t.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 )
 
 // Pause keeps the task from running until Resume: its ticks are counted as
-// skipped. A run in flight goes on. ErrStopped if the task is over.
+// skipped. A run in flight goes on. ErrStopped if the task is over, ErrClosed
+// after Shutdown.
 func (t *Handle) Pause() error {
 	return t.change(func(e *engine, now int64) {
 		if t.paused {
@@ -23,7 +24,8 @@ func (t *Handle) Pause() error {
 }
 
 // Resume ends a pause. Nothing that was due during it is made up for: the next tick
-// is the next one on the grid. ErrStopped if the task is over.
+// is the next one on the grid. ErrStopped if the task is over, ErrClosed after
+// Shutdown.
 func (t *Handle) Resume() error {
 	return t.change(func(e *engine, now int64) {
 		if !t.paused {
@@ -31,12 +33,8 @@ func (t *Handle) Resume() error {
 		}
 		t.account(now)
 		t.paused = false
-		s := t.seatOf()
-		if s != nil && t.origin == never && !s.asking && (!s.delay || !t.busy()) {
-			if !s.at.IsZero() { // it fell due during the pause
-				s.served, s.at = s.at, time.Time{}
-			}
-			e.askNext(t, nil)
+		if s := t.seatOf(); s != nil && !s.delay && !s.at.IsZero() {
+			e.follow(t) // the wall clock may have been set
 		}
 	})
 }
@@ -69,11 +67,11 @@ func (t *Handle) RescheduleWith(schedule Schedule) error {
 	}
 	s := &taskSettings{RecurringOptions: t.Options()}
 	s.Immediately = false // it was for the grid before
-	if err := s.fitSchedule(schedule); err != nil {
+	st := newSeat(schedule)
+	if err := s.checkFor(st); err != nil {
 		return err
 	}
 	m := t.conf.m
-	st := newSeat(schedule)
 	next, ok, err := m.firstInstant(st, time.Time{})
 	if err != nil {
 		return err
@@ -82,6 +80,9 @@ func (t *Handle) RescheduleWith(schedule Schedule) error {
 		t.leaveGrid(e, now)
 		t.interval, t.single, t.origin = 0, true, never
 		t.x().seat = st
+		if st.runs > 0 {
+			t.extra.maxRuns = t.starts() + st.runs
+		}
 		m.takeSeat(t, next, ok)
 	})
 }
@@ -94,6 +95,7 @@ func (t *task) leaveGrid(e *engine, now int64) {
 	if t.followsWall() {
 		e.unwatch(t)
 	}
+	t.extra.maxRuns = 0
 }
 
 // change does what f does to a live task, with engine.mu and the task's mu held,
@@ -104,9 +106,10 @@ func (t *Handle) change(f func(e *engine, now int64)) error {
 	e.mu.Lock()
 	t.mu.Lock()
 	if t.life != live {
+		err := t.overErr()
 		t.mu.Unlock()
 		e.mu.Unlock()
-		return ErrStopped
+		return err
 	}
 	now := e.source.Mono()
 	f(e, now)
@@ -125,7 +128,7 @@ func (t *Handle) change(f func(e *engine, now int64)) error {
 // for it. It ignores Pause and backoff, and obeys limits: over one it waits its
 // turn, or with WithSkipOverLimit returns ErrLimitReached. A non-reentrant task
 // that has a run in flight or waiting refuses with ErrAlreadyRunning; one that is
-// over, with ErrStopped.
+// over, with ErrStopped; after Shutdown, with ErrClosed.
 func (t *Handle) RunNow() error {
 	e := t.conf.m.engine
 	e.mu.Lock()
@@ -134,8 +137,8 @@ func (t *Handle) RunNow() error {
 	defer t.mu.Unlock()
 	switch {
 	case t.life != live || t.spentRuns():
-		return ErrStopped
-	case t.run.stage == queued, t.conf.opts.NonReentrant && t.busy():
+		return t.overErr()
+	case t.waits(), t.conf.opts.NonReentrant && t.busy():
 		return ErrAlreadyRunning
 	}
 	now := e.source.Mono()
@@ -163,7 +166,7 @@ func (t *Handle) Done() <-chan struct{} {
 	if x.done == nil {
 		x.done = make(chan struct{})
 		if t.life != live && !t.busy() {
-			close(x.done)
+			t.signalDone()
 		}
 	}
 	return x.done
@@ -239,10 +242,21 @@ func (t *Handle) Options() RecurringOptions {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	opts := t.conf.opts
-	if end := t.end(); end != never {
-		opts.EndAt = t.conf.m.engine.wallAt(end)
+	if t.startAt != 0 {
+		opts.StartAt = time.Unix(0, t.startAt)
+	}
+	if t.extra != nil {
+		opts.EndAt = t.extra.endGiven
 	}
 	return opts
+}
+
+// overErr is what a call that needs a live task returns when there is none.
+func (t *task) overErr() error {
+	if t.extra != nil && t.extra.reason == ErrClosed {
+		return ErrClosed
+	}
+	return ErrStopped
 }
 
 // Err says why the task is over: nil while it is live or when it has completed,

@@ -1,5 +1,7 @@
 package taskmanager
 
+import "time"
+
 // A Ledger counts what became of a task's ticks. Each due instant ends in exactly
 // one of these, so that Due is, for an interval task, the number of instants of
 // its grid since it was scheduled, and for a schedule the number of instants that
@@ -61,9 +63,11 @@ func (t *task) ledger() Ledger {
 		Coalesced:      c.coalesced,
 		Dropped:        c.dropped,
 	}
-	if t.run.stage == queued && t.run.index >= 0 {
-		l.Pending++
-	}
+	t.eachRun(func(r *run) {
+		if r.stage == queued && r.index >= 0 {
+			l.Pending++
+		}
+	})
 	if t.extra != nil {
 		l.Pending += uint64(t.extra.held.n)
 	}
@@ -164,7 +168,7 @@ func (t *task) decide(now int64) *run {
 	case t.spentRuns():
 		t.skip(KindMissed, &t.x().counts.missed, uint64(n)+t.dropHeld(), last)
 		return nil
-	case t.run.stage == queued || t.conf.opts.NonReentrant && t.busy():
+	case t.waits() || t.conf.opts.NonReentrant && t.busy():
 		t.fallDuringRun(n, last, due)
 		return nil
 	}
@@ -182,6 +186,9 @@ func (t *task) takeDue(now int64) (n, last, due int64) {
 	t.next = last + 1
 	if t.single {
 		t.origin = never
+		if s := t.seatOf(); s != nil {
+			s.served, s.at = s.at, time.Time{}
+		}
 	}
 	return n, last, due
 }
@@ -224,7 +231,7 @@ func (t *task) fallDuringRun(n, last, due int64) {
 	case policy.kind == overlapCatchUp:
 		t.hold(n, last, due)
 		t.dropBeyond(int64(policy.bound))
-	case t.run.stage == queued:
+	case t.run.stage == queued || t.waits():
 		t.skip(KindMissed, &c.missed, uint64(n), last)
 	case policy.kind == overlapCoalesce:
 		t.hold(n, last, due)
@@ -264,7 +271,7 @@ func (t *task) holdLatest(n, last, due int64) {
 // fallAfterBackoff serves the tick that backoff held, unless a later one is due
 // by now, which then counts as late.
 func (t *task) fallAfterBackoff(now, floor int64) *run {
-	if t.extra.held.n == 0 || t.run.stage == queued || t.conf.opts.NonReentrant && t.busy() || t.spentRuns() {
+	if t.extra.held.n == 0 || t.waits() || t.conf.opts.NonReentrant && t.busy() || t.spentRuns() {
 		return nil
 	}
 	index, tick := t.takeHeld(t.extra.held.n)
@@ -279,7 +286,7 @@ func (t *task) fallAfterBackoff(now, floor int64) *run {
 
 // spentRuns tells whether MaxRuns leaves no further start.
 func (t *task) spentRuns() bool {
-	limit := t.conf.opts.MaxRuns
+	limit := t.runLimit()
 	if limit == 0 {
 		return false
 	}
@@ -291,14 +298,26 @@ func (t *task) spentRuns() bool {
 	return t.starts() >= limit
 }
 
-// serve queues a run for the tick.
+// runLimit is the number of runs after which the task is complete, 0 for none.
+func (t *task) runLimit() uint64 {
+	if t.extra != nil && t.extra.maxRuns > 0 {
+		return t.extra.maxRuns
+	}
+	return t.conf.opts.MaxRuns
+}
+
+// serve queues a run for the tick. Whoever holds the run's pointer from an earlier
+// time may look at its task without a lock: that never changes.
 func (t *task) serve(index, tick int64) *run {
 	r := &t.run
 	if r.stage != free { // a reentrant task
-		r = &run{}
+		r = &run{task: t}
 		t.x().others = append(t.extra.others, r)
 	}
-	*r = run{task: t, index: index, tick: tick, due: tick, started: r.started, stage: queued}
+	r.stage, r.index, r.tick, r.due = queued, index, tick, tick
+	r.goid, r.ctx = 0, nil
+	r.warned, r.stopped, r.placed = false, false, false
+	r.aside = t.slow > 0 || !t.conf.opts.NonReentrant
 	return r
 }
 

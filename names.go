@@ -8,9 +8,15 @@ import "hash/maphash"
 // Guarded by TaskManager.mu.
 type names struct {
 	seed  maphash.Seed
-	table []*task // a power of two long, at most three quarters full
-	count int
+	table []*task // a power of two long, at most three quarters used
+	count int     // tasks
+	used  int     // slots that are not nil: tasks, and graves
 }
+
+// grave stands where a task was removed from the middle of a row of used slots.
+// Closing the gap instead would have to look at the tasks behind it, each of them a
+// cache miss.
+var grave = &task{}
 
 func newNames() names {
 	return names{seed: maphash.MakeSeed(), table: make([]*task, 8)}
@@ -23,11 +29,14 @@ func (s *names) find(name string) *task {
 	return s.table[s.slot(name, s.hash(name))]
 }
 
-// slot is where the name is, or the free slot where it would go.
+// slot is where the name is, or the slot that ends the search for it.
 func (s *names) slot(name string, hash uint32) int {
 	mask := len(s.table) - 1
 	i := int(hash) & mask
-	for t := s.table[i]; t != nil && (t.hash != hash || t.name != name); t = s.table[i] {
+	for t := s.table[i]; t != nil; t = s.table[i] {
+		if t != grave && t.hash == hash && t.name == name {
+			break
+		}
 		i = (i + 1) & mask
 	}
 	return i
@@ -42,40 +51,48 @@ func (s *names) add(t *task) bool {
 	}
 	s.table[i] = t
 	s.count++
-	if s.count > len(s.table)/4*3 {
-		s.resize(len(s.table) * 2)
+	s.used++
+	if s.used > len(s.table)/4*3 {
+		s.rebuild()
 	}
 	return true
 }
 
-// remove takes t out, if it is the task of its name, and closes the gap by moving
-// up what had been pushed past it.
+// remove takes t out, if it is there.
 func (s *names) remove(t *task) {
-	i := s.slot(t.name, t.hash)
-	if s.table[i] != t {
-		return
+	mask := len(s.table) - 1
+	i := int(t.hash) & mask
+	for s.table[i] != t {
+		if s.table[i] == nil {
+			return
+		}
+		i = (i + 1) & mask
 	}
 	s.count--
-	mask := len(s.table) - 1
-	for j := (i + 1) & mask; s.table[j] != nil; j = (j + 1) & mask {
-		home := int(s.table[j].hash) & mask
-		if (j-home)&mask >= (j-i)&mask { // j may stand as far up as i
-			s.table[i] = s.table[j]
-			i = j
+	s.table[i] = grave
+	if s.table[(i+1)&mask] == nil { // the end of a row needs no graves
+		for ; s.table[i] == grave; i = (i - 1) & mask {
+			s.table[i] = nil
+			s.used--
 		}
 	}
-	s.table[i] = nil
 	if len(s.table) > 1024 && s.count < len(s.table)/8 {
-		s.resize(len(s.table) / 4)
+		s.rebuild()
 	}
 }
 
-func (s *names) resize(n int) {
+// rebuild makes the table one that is half full at most, and without graves.
+func (s *names) rebuild() {
 	old := s.table
-	s.table = make([]*task, n)
-	mask := n - 1
+	size := 8
+	for size < 2*s.count {
+		size *= 2
+	}
+	s.table = make([]*task, size)
+	s.used = s.count
+	mask := size - 1
 	for _, t := range old {
-		if t == nil {
+		if t == nil || t == grave {
 			continue
 		}
 		i := int(t.hash) & mask
@@ -90,7 +107,7 @@ func (s *names) resize(n int) {
 func (s *names) all() []*task {
 	tasks := make([]*task, 0, s.count)
 	for _, t := range s.table {
-		if t != nil {
+		if t != nil && t != grave {
 			tasks = append(tasks, t)
 		}
 	}

@@ -27,6 +27,7 @@ func (m *TaskManager) ScheduleTicks(name string, interval time.Duration, fn Tick
 
 func (m *TaskManager) scheduleInterval(name string, interval time.Duration, fn Func, tickFn TickFunc, opts []TaskOption) (*Handle, error) {
 	s, err := newTaskSettings(m.defaults, opts)
+	defer settingsPool.Put(s)
 	err = errors.Join(checkTask(name, fn == nil && tickFn == nil), checkInterval(interval), err)
 	if err != nil {
 		return nil, err
@@ -35,10 +36,7 @@ func (m *TaskManager) scheduleInterval(name string, interval time.Duration, fn F
 	if tickFn != nil {
 		t.x().tickFn = tickFn
 	}
-	jitter := m.entropy.below(s.Jitter)
-	return m.schedule(t, s, func(now int64, wall time.Time) {
-		t.startGrid(s, jitter, now, wall)
-	})
+	return m.schedule(t, s, first{jitter: m.entropy.below(s.Jitter)})
 }
 
 func checkInterval(interval time.Duration) error {
@@ -66,7 +64,7 @@ func (t *task) startGrid(s *taskSettings, jitter time.Duration, now int64, wall 
 
 // later is at + d, or as late as can be.
 func later(at int64, d time.Duration) int64 {
-	if sum := at + int64(d); sum >= at {
+	if sum := at + int64(d); d < 0 || sum >= at {
 		return sum
 	}
 	return never - 1
@@ -79,14 +77,18 @@ func later(at int64, d time.Duration) int64 {
 // schedule whose Next panics is refused here.
 func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...TaskOption) (*Handle, error) {
 	s, err := newTaskSettings(m.defaults, opts)
+	defer settingsPool.Put(s)
 	err = errors.Join(checkTask(name, fn == nil), checkSchedule(schedule), err)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.fitSchedule(schedule); err != nil {
+	st := newSeat(schedule)
+	if err := s.checkFor(st); err != nil {
 		return nil, err
 	}
-	st := newSeat(schedule)
+	if st.runs > 0 && (s.MaxRuns == 0 || st.runs < s.MaxRuns) {
+		s.MaxRuns = st.runs
+	}
 	if s.jitterGiven {
 		st.shift = m.entropy.below(s.Jitter)
 	} else {
@@ -98,28 +100,11 @@ func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...
 	}
 	t := &task{name: name, fn: fn, single: true, origin: never, next: 1}
 	t.x().seat = st
-	return m.schedule(t, s, func(int64, time.Time) {
-		m.takeSeat(t, next, ok)
-	})
+	return m.schedule(t, s, first{at: next, ok: ok})
 }
 
-// fitSchedule takes over what a fixed-delay schedule says of itself.
-func (s *taskSettings) fitSchedule(schedule Schedule) error {
-	f, is := schedule.(interface {
-		FixedDelay() (time.Duration, int, bool)
-	})
-	if !is {
-		return s.refuseForSchedule(false)
-	}
-	_, runs, ok := f.FixedDelay()
-	if ok && runs > 0 && (s.MaxRuns == 0 || uint64(runs) < s.MaxRuns) {
-		s.MaxRuns = uint64(runs)
-	}
-	return s.refuseForSchedule(ok)
-}
-
-// refuseForSchedule refuses options that only an interval gives a meaning.
-func (s *taskSettings) refuseForSchedule(delay bool) error {
+// checkFor refuses options that have no meaning with the schedule.
+func (s *taskSettings) checkFor(st *seat) error {
 	var errs []error
 	if s.FixedDelay {
 		errs = append(errs, &OptionError{"FixedDelay", true, "is for intervals; a schedule says itself when it is due"})
@@ -127,16 +112,25 @@ func (s *taskSettings) refuseForSchedule(delay bool) error {
 	if s.Immediately {
 		errs = append(errs, &OptionError{"Immediately", true, "is for intervals; RunNow gives a schedule's task a run at once"})
 	}
-	if delay && (!s.NonReentrant || s.Overlap.kind != overlapSkip) {
+	if st.delay && !s.NonReentrant {
+		errs = append(errs, &OptionError{"NonReentrant", false, "has no meaning with a fixed-delay schedule: no tick can come during a run"})
+	}
+	if st.delay && s.Overlap.kind != overlapSkip {
 		errs = append(errs, &OptionError{"Overlap", s.Overlap, "has no meaning with a fixed-delay schedule: no tick can come during a run"})
 	}
 	return errors.Join(errs...)
 }
 
-func checkSchedule(schedule Schedule) error {
+func checkSchedule(schedule Schedule) (err error) {
 	if schedule == nil {
 		return &OptionError{"schedule", nil, "must not be nil"}
 	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %T panicked: %w", ErrSchedule, schedule, newPanicError(v))
+		}
+	}()
+	newSeat(schedule)
 	if v, ok := schedule.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
 			return fmt.Errorf("%w: %w", &OptionError{"schedule", guardedText(schedule), "is not valid"}, err)
@@ -150,7 +144,10 @@ func newSeat(schedule Schedule) *seat {
 	if f, ok := schedule.(interface {
 		FixedDelay() (time.Duration, int, bool)
 	}); ok {
-		_, _, s.delay = f.FixedDelay()
+		var runs int
+		if _, runs, s.delay = f.FixedDelay(); s.delay && runs > 0 {
+			s.runs = uint64(runs)
+		}
 	}
 	if f, ok := schedule.(interface{ Manual() bool }); ok {
 		s.manual = f.Manual()
@@ -185,12 +182,21 @@ func (m *TaskManager) takeSeat(t *task, next time.Time, ok bool) {
 	}
 }
 
-// schedule makes t a live task. start is called with engine.mu and t.mu held and
-// sets its first tick.
-func (m *TaskManager) schedule(t *task, s *taskSettings, start func(now int64, wall time.Time)) (*Handle, error) {
+// first is what a task's first tick comes from.
+type first struct {
+	jitter time.Duration // of an interval task
+	at     time.Time     // what a Schedule gave, if ok
+	ok     bool
+}
+
+// schedule makes t a live task.
+func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, error) {
 	e := m.engine
 	t.run.task, t.node.task = t, t
 	t.paused = s.Paused
+	if !s.StartAt.IsZero() {
+		t.startAt = s.StartAt.UnixNano()
+	}
 
 	m.mu.Lock()
 	if m.closing != nil {
@@ -210,9 +216,14 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, start func(now int64, w
 	m.mu.Unlock()
 	wall, now := e.source.Now()
 	if !s.EndAt.IsZero() {
-		t.x().endAt = now + int64(s.EndAt.Sub(wall))
+		t.x().endAt = later(now, s.EndAt.Sub(wall))
+		t.extra.endGiven = s.EndAt.Round(0)
 	}
-	start(now, wall)
+	if t.extra != nil && t.extra.seat != nil {
+		m.takeSeat(t, f.at, f.ok)
+	} else {
+		t.startGrid(s, f.jitter, now, wall)
+	}
 	if s.Precise {
 		e.makePrecise(t)
 	}

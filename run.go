@@ -40,11 +40,13 @@ func (e *engine) begin(r *run, goid uint64, at int64) bool {
 	t := r.task
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.stage != queued {
+	if r.stage != queued || !t.conf.plain && !r.placed {
 		return false
 	}
 	r.stage, r.started, r.goid = running, at, goid
-	t.run.started = at
+	if r != &t.run {
+		t.extra.othersStarted = at
+	}
 	if r.index < 0 {
 		t.x().counts.manual++
 	}
@@ -139,59 +141,85 @@ func (e *engine) judge(r *run, lasted time.Duration, err error) result {
 // finish accounts for a run that has ended, and returns the run that has to
 // follow it at once, if there is one.
 func (e *engine) finish(r *run, started, end int64, err error) (follow *run) {
-	clean := false
+	// r is freed: from then on it may be the task's next run, and not ours to touch.
+	clean, freed := false, false
 	defer func() {
-		if !clean {
-			e.surface("finish", recover())
-			e.forceFree(r)
+		if clean {
+			return
+		}
+		if v := recover(); v != nil {
+			e.surface("finish", v)
+		} // else an error, a policy or an observer of the user's called Goexit
+		if !freed {
+			e.forceFree(r, end)
 		}
 	}()
-	follow = e.account(r, started, end, err)
+	follow = e.account(r, started, end, err, &freed)
 	clean = true
 	return follow
 }
 
-// forceFree is for a panic of our own in the middle of finish.
-func (e *engine) forceFree(r *run) {
+// forceFree is for a run whose end could not be accounted for as it should be.
+func (e *engine) forceFree(r *run, end int64) {
+	over, done, awaited := e.freeNow(r, end)
+	if over {
+		e.m.end(r.task, complete, nil)
+	} else if done {
+		r.task.closeDone()
+	}
+	if awaited {
+		e.m.awaitedEnded(r, time.Duration(end-r.started))
+	}
+}
+
+func (e *engine) freeNow(r *run, end int64) (over, done, awaited bool) {
 	t := r.task
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	defer e.nextTurns(t.conf.gates)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.stage == free {
-		return
+		return false, false, false
 	}
-	t.x().counts.failures++
+	t.record(r, time.Duration(end-r.started))
+	x := t.x()
+	x.counts.failures++
+	x.failing = max(0, x.failing-1)
+	x.streak++
 	t.freed(r)
 	e.leave(r)
+	e.armLimit(t)
 	e.refile(t, e.source.Mono())
+	return t.over(), t.life != live && !t.busy(), r.awaited
 }
 
-func (e *engine) account(r *run, started, end int64, err error) (follow *run) {
+func (e *engine) account(r *run, started, end int64, err error, freed *bool) (follow *run) {
 	if e.fault != nil {
 		e.fault("finish")
 	}
 	if r.ctx != nil {
-		r.ctx.cancel(context.Canceled, context.Canceled)
+		r.ctx.cancel(e.m.ended)
 	}
 	res := e.judge(r, time.Duration(end-started), err)
 	switch res.outcome {
 	case succeeded:
-		if e.finishWell(r, res) {
+		if e.finishWell(r, res, freed) {
 			return nil
 		}
 	case failed:
 		e.backOff(r.task, end, err)
 	}
-	return e.finishOther(r, end, res)
+	return e.finishOther(r, end, res, freed)
 }
 
 // finishWell ends a run that succeeded, if that is all there is to do: what nearly
 // every run of nearly every task goes through, with one lock.
-func (e *engine) finishWell(r *run, res result) bool {
+func (e *engine) finishWell(r *run, res result, freed *bool) bool {
 	t := r.task
 	news, ok := t.endWell(r, res)
 	if ok {
+		*freed = true
 		e.m.events.deliver(t, news)
 	}
 	return ok
@@ -200,7 +228,7 @@ func (e *engine) finishWell(r *run, res result) bool {
 func (t *task) endWell(r *run, res result) (news delivery, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.conf.plain || t.extra != nil && t.needsMore() {
+	if t.life != live || !t.conf.plain || t.delayed() || t.extra != nil && t.needsMore() {
 		return delivery{}, false
 	}
 	t.record(r, res.lasted)
@@ -212,7 +240,8 @@ func (t *task) endWell(r *run, res result) (news delivery, ok bool) {
 // needsMore tells whether the end of a successful run changes more than counters.
 func (t *task) needsMore() bool {
 	x := t.extra
-	return t.life != live || x.held.n > 0 || x.streak > 0 || x.unwell || x.endAt != never || t.delayed()
+	return x.held.n > 0 || x.streak > 0 || x.unwell || x.endAt != never ||
+		x.seat != nil && x.seat.ended // this may have been the last run
 }
 
 // record keeps the run's figures.
@@ -229,8 +258,8 @@ func (t *task) record(r *run, lasted time.Duration) {
 // timeoutError says that the run outlived its limit. What the function returned
 // is its cause, unless there is nothing in it that the limit did not put there.
 func timeoutError(limit int64, lasted time.Duration, err error) error {
-	after := fmt.Errorf("%w of %v passed, run took %v", ErrExecutionTimeout, time.Duration(limit), lasted)
-	if err == nil {
+	after := fmt.Errorf("%w of %v passed, run took %v", ErrExecutionTimeout, time.Duration(limit), lasted.Round(time.Microsecond))
+	if err == nil || err == ErrExecutionTimeout {
 		return after
 	}
 	return fmt.Errorf("%w: %w", after, err)
@@ -245,15 +274,22 @@ func (e *engine) wasCancelled(r *run, err error) bool {
 	return stopped && (guardedIs(err, context.Canceled) || guardedIs(err, ErrStopped) || guardedIs(err, ErrClosed))
 }
 
-// backOff counts a failure and sets the floor before which no tick may start. The
-// policy is user code and called with no lock of the engine's held.
+// backOff sets the floor before which no tick may start after a failure, which is
+// counted together with the end of the run. The policy is user code and called with
+// no lock of the engine's held.
 func (e *engine) backOff(t *task, end int64, err error) {
 	opts := &t.conf.opts
 	t.mu.Lock()
 	x := t.x()
-	x.streak++
-	streak := x.streak
+	x.failing++
+	streak := x.streak + x.failing
 	t.mu.Unlock()
+	floor := int64(0)
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		x.floor = max(x.floor, floor)
+	}()
 	if streak < opts.FailuresBeforeBackoff {
 		return
 	}
@@ -268,13 +304,7 @@ func (e *engine) backOff(t *task, end int64, err error) {
 			return
 		}
 	}
-	floor := end + int64(delay)
-	if floor < end {
-		floor = never - 1
-	}
-	t.mu.Lock()
-	x.floor = max(x.floor, floor)
-	t.mu.Unlock()
+	floor = later(end, delay)
 }
 
 // askPolicy asks the user's policy for the next delay; an error means that it
@@ -301,22 +331,30 @@ func (t *task) askPolicy(newPolicy func() backoff.BackOff) (delay time.Duration,
 }
 
 // finishOther ends a run with all that can hang on it.
-func (e *engine) finishOther(r *run, end int64, res result) (follow *run) {
+func (e *engine) finishOther(r *run, end int64, res result, freed *bool) (follow *run) {
 	m, t := e.m, r.task
 	if res.outcome == succeeded {
 		t.forgetPolicy()
 	}
 	left := e.endRun(r, end, res)
+	*freed = true
 	m.events.health(t, left.change, res.err)
 	if left.over {
 		m.end(t, complete, nil)
 	} else if left.done {
 		t.closeDone()
 	}
+	delivered := false
+	defer func() {
+		if left.awaited {
+			m.awaitedEnded(r, res.lasted)
+		}
+		if !delivered && left.follow != nil { // the observer called Goexit
+			e.spawnLocking(left.follow)
+		}
+	}()
 	m.events.deliver(t, left.news)
-	if left.awaiting != nil {
-		left.awaiting.ended(r, res.lasted)
-	}
+	delivered = true
 	return left.follow
 }
 
@@ -325,7 +363,7 @@ type ending struct {
 	change     health
 	news       delivery
 	follow     *run
-	awaiting   *shutdown
+	awaited    bool // Shutdown waits for it
 	over, done bool // the task has nothing left to do; is over, and this was its last run
 }
 
@@ -339,7 +377,7 @@ func (e *engine) endRun(r *run, end int64, res result) (left ending) {
 	t.record(r, res.lasted)
 	left.change = t.book(res, end)
 	left.news = e.m.events.runEvent(r, res)
-	left.awaiting = r.awaiting
+	left.awaited = r.awaited
 	t.freed(r)
 	e.leave(r)
 	e.armLimit(t)
@@ -397,6 +435,8 @@ func (t *task) book(res result, end int64) health {
 		return healthSame
 	}
 	x.counts.failures++
+	x.failing--
+	x.streak++
 	x.lastErr, x.lastErrAt = res.err, end
 	if res.timedOut {
 		x.counts.timeouts++
@@ -404,8 +444,8 @@ func (t *task) book(res result, end int64) health {
 	if res.panicked {
 		x.counts.panics++
 	}
-	if x.unwell {
-		return healthSame
+	if x.unwell || !res.panicked && x.streak < t.conf.opts.FailuresBeforeBackoff {
+		return healthSame // known already, or no more than was to be expected
 	}
 	x.unwell = true
 	return healthFailing

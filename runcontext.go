@@ -3,6 +3,7 @@ package taskmanager
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/internal/seam"
@@ -86,106 +87,106 @@ func (c *taskContext) end(ended *cancelContext) {
 // the engine cancels it.
 //
 // It ends with DeadlineExceeded, which no cancel function of the standard library
-// can do at a moment of ours. So it is a context of its own, and has what the
-// standard library looks for in a parent: an AfterFunc method, by which children
-// learn of the end without a goroutine each, and behind Value a standard context
-// that carries the cause.
+// can do at a moment of ours. But a standard context that is the child of one of
+// ours takes over its Err and cause (limitRoot): that one is behind Done and Value,
+// so that children attach to it as to any other, without a goroutine each.
 type limitContext struct {
 	task     *task
 	deadline time.Time
 
-	mu      sync.Mutex // guards the fields below; leaf lock
-	err     error
-	cause   error
-	done    chan struct{}
-	carrier *cancelContext
-	waiting map[*func()]struct{} // registered by AfterFunc
+	why atomic.Pointer[cancelContext] // a context that has ended in the same way; nil before
+
+	mu    sync.Mutex // guards the fields below, and the change of why; leaf lock
+	ended bool       // why is set, and std has ended
+	std   context.Context
+	end   func() // ends std
 }
 
 func (c *limitContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-func (c *limitContext) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.err != nil {
-			close(c.done)
-		}
-	}
-	return c.done
-}
+func (c *limitContext) Done() <-chan struct{} { return c.standard().Done() }
 
 func (c *limitContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	if !c.ended {
+		return nil
+	}
+	return (*limitRoot)(c).Err()
 }
 
 func (c *limitContext) Value(key any) any {
 	if _, ok := key.(seam.RunKey); ok {
 		return c.task
 	}
+	return c.standard().Value(key)
+}
+
+// standard returns the standard context behind c.
+func (c *limitContext) standard() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.carrierLocked().Value(key)
-}
-
-func (c *limitContext) carrierLocked() *cancelContext {
-	if c.carrier == nil {
-		c.carrier = newCancelContext()
-		if c.err != nil {
-			c.carrier.cancel(c.cause)
-		}
+	if c.std == nil {
+		std, cancel := context.WithCancel((*limitRoot)(c))
+		_ = cancel // it ends with its parent; this would say context.Canceled
+		c.std = std
 	}
-	return c.carrier
+	return c.std
 }
 
-// AfterFunc calls f on a goroutine of its own once c has ended; stop keeps it from
-// doing so, and tells whether it did. Package context looks for this method.
-func (c *limitContext) AfterFunc(f func()) (stop func() bool) {
+// cancel ends the context in the way that why has ended, the first time it is
+// called: when the time is over, when the task stops, or when the run has ended, as
+// the standard library's users do by deferring their cancel function.
+func (c *limitContext) cancel(why *cancelContext) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
-		go f()
-		return func() bool { return false }
-	}
-	if c.waiting == nil {
-		c.waiting = map[*func()]struct{}{}
-	}
-	key := &f
-	c.waiting[key] = struct{}{}
-	return func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		_, ok := c.waiting[key]
-		delete(c.waiting, key)
-		return ok
-	}
-}
-
-// cancel ends the context, the first time it is called: when the time is over,
-// when the task stops, or when the run has ended, as the standard library's users
-// do by deferring their cancel function.
-func (c *limitContext) cancel(err, cause error) {
-	c.mu.Lock()
-	if c.err != nil {
-		c.mu.Unlock()
+	if c.ended {
 		return
 	}
-	c.err, c.cause = err, cause
-	if c.carrier != nil { // before anybody can see the end
-		c.carrier.cancel(cause)
+	c.why.Store(why)
+	if c.end != nil {
+		c.end()
 	}
-	if c.done != nil {
-		close(c.done)
+	c.ended = true
+}
+
+// A limitRoot is a limitContext as the parent of the standard context behind it.
+type limitRoot limitContext
+
+func (c *limitRoot) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done is not nil, since such a parent never ends.
+func (c *limitRoot) Done() <-chan struct{} {
+	if why := c.why.Load(); why != nil {
+		return why.Done()
 	}
-	waiting := c.waiting
-	c.waiting = nil
-	c.mu.Unlock()
-	for f := range waiting {
-		go (*f)()
+	return make(chan struct{})
+}
+
+func (c *limitRoot) Err() error {
+	why := c.why.Load()
+	switch {
+	case why == nil:
+		return nil
+	case context.Cause(why) == ErrExecutionTimeout:
+		return context.DeadlineExceeded
 	}
+	return why.Err()
+}
+
+// Value finds the cause, which package context asks for by a key of its own.
+func (c *limitRoot) Value(key any) any {
+	if why := c.why.Load(); why != nil {
+		return why.Value(key)
+	}
+	return nil
+}
+
+// AfterFunc is how package context asks to be told of the end. It is called while
+// the standard context is made, with limitContext.mu held.
+func (c *limitRoot) AfterFunc(f func()) (stop func() bool) {
+	c.end = f
+	return func() bool { return false }
 }
 
 func (c *limitContext) String() string {

@@ -43,7 +43,8 @@ const replayLimit = 3 * time.Hour
 
 // A seat is what a task with a Schedule has beside the rest. Guarded by task.mu.
 //
-// The next instant is sought on a goroutine of its own, since Next is user code:
+// The next instant is sought on a goroutine of its own, beside the run, since Next
+// is user code:
 //
 //	seated --due--> asking --Next--> seated, ended
 //	asking --seatTimeout, panic, bad answer--> the task stops
@@ -51,6 +52,7 @@ type seat struct {
 	schedule Schedule      // immutable
 	shift    time.Duration // jitter: added to every instant; immutable
 	delay    bool          // fixed delay; immutable
+	runs     uint64        // the schedule's own number of runs, 0 if it has none; immutable
 	manual   bool          // immutable
 
 	at     time.Time // the instant seated, without shift; zero if none
@@ -79,6 +81,13 @@ func (s *seat) ask(after time.Time) (next time.Time, ok bool, err error) {
 	return next, ok, nil
 }
 
+// unseated tells whether a task with a schedule has to be given its next instant.
+// One with a fixed delay has to wait for the end of a run.
+func (t *task) unseated() bool {
+	s := t.seatOf()
+	return s != nil && t.origin == never && !s.asking && !s.ended && !s.manual && !s.delay
+}
+
 // delayed tells whether the next tick counts from the end of the run before.
 func (t *task) delayed() bool {
 	return t.single && (t.extra == nil || t.extra.seat == nil || t.extra.seat.delay)
@@ -94,7 +103,7 @@ func (t *task) dueAfter(end int64) {
 		return
 	}
 	t.origin = never
-	t.conf.m.engine.askNext(t, nil)
+	t.conf.m.engine.askNext(t)
 }
 
 // fireSeated does what fire does, for a task with a Schedule. Called with
@@ -103,74 +112,47 @@ func (e *engine) fireSeated(t *task, now int64) {
 	s := t.extra.seat
 	if s.asking {
 		if s.until <= now {
-			e.endAside(t, fmt.Errorf("%w: Next has not returned for %v", ErrSchedule, time.Duration(seatTimeout)))
+			e.endAside(t, stopped, fmt.Errorf("%w: Next has not returned for %v", ErrSchedule, time.Duration(seatTimeout)))
 		}
 		return
 	}
 	if !s.delay && !s.at.IsZero() {
 		e.follow(t) // the two hands may have come apart since
 	}
-	was := t.next
-	at := s.at
 	r := t.fall(now)
-	if t.next != was {
-		s.served, s.at = at, time.Time{}
-	}
-	if r != nil && !e.admit(r) {
-		r = nil
-	}
-	if t.next != was && !s.delay {
-		e.askNext(t, r)
-		return
-	}
-	e.refile(t, now)
-	if r != nil {
+	if r != nil && e.admit(r) {
 		e.spawn(r)
 	}
+	e.refile(t, now)
+	e.endIfOver(t)
 }
 
-// askNext has the task's next instant sought aside, and then r run, if not nil.
-// Called with engine.mu and the task's mu held.
-func (e *engine) askNext(t *task, r *run) {
+// askNext has the task's next instant sought aside. Called with engine.mu and the
+// task's mu held.
+func (e *engine) askNext(t *task) {
 	s := t.extra.seat
-	if s.manual || s.ended {
-		if r != nil {
-			e.spawn(r)
-		}
-		return
-	}
 	now := e.source.Mono()
 	s.asking, s.until = true, now+seatTimeout
 	s.turn++
 	e.fileAt(t, t.wakeAt(), now)
 	e.begun()
-	go e.answer(t, r, s, s.turn)
+	go e.answer(t, s, s.turn)
 }
 
 // answer is the goroutine that asks.
-func (e *engine) answer(t *task, r *run, s *seat, turn uint64) {
+func (e *engine) answer(t *task, s *seat, turn uint64) {
 	defer e.ended()
 	defer func() {
 		if e.answered(t, s, turn) { // Next called Goexit
 			e.m.end(t, stopped, fmt.Errorf("%w: Next called runtime.Goexit", ErrSchedule))
 		}
 	}()
-	t.mu.Lock()
-	served := s.served
-	t.mu.Unlock()
-
-	wall, _ := e.source.Now()
-	wall = wall.Round(0)
-	after := wall
-	if !s.delay && served.After(wall) && served.Sub(wall) <= replayLimit {
-		after = served
-	}
+	after, served := e.askFrom(t, s)
 	next, ok, err := s.ask(after)
 	gap := false
-	if err == nil && !s.delay && !served.IsZero() && served.Before(wall) {
-		if between, some, _ := s.ask(served); some && !between.After(wall) {
-			gap = true
-		}
+	if err == nil && !s.delay && !served.IsZero() && served.Before(after) {
+		between, some, _ := s.ask(served)
+		gap = some && !between.After(after)
 	}
 	if !e.answered(t, s, turn) {
 		return
@@ -181,9 +163,26 @@ func (e *engine) answer(t *task, r *run, s *seat, turn uint64) {
 	}
 	e.seat(t, s, next, ok)
 	if gap {
-		e.noteGap(t, s, served, wall)
+		e.noteGap(t, s, served, after)
 	}
-	e.runChain(r)
+}
+
+// askFrom is the instant after which the next one is sought, and the last served.
+// It is now, or the last served if the wall clock has been put back to before that.
+func (e *engine) askFrom(t *task, s *seat) (after, served time.Time) {
+	t.mu.Lock()
+	served = s.served
+	t.mu.Unlock()
+	wall, _ := e.source.Now()
+	after = wall.Round(0)
+	if s.delay {
+		return after, served
+	}
+	after = after.Add(-s.shift)
+	if served.After(after) && served.Sub(after) <= replayLimit {
+		after = served
+	}
+	return after, served
 }
 
 // answered ends the question, and tells whether it was still open.

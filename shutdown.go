@@ -159,7 +159,7 @@ func (m *TaskManager) await(s *shutdown, own *run) {
 				return
 			}
 			t.x() // the end of a run of a task without an extra part tells nobody
-			r.awaiting = s
+			r.awaited = true
 			s.mu.Lock()
 			s.left[r] = true
 			s.mu.Unlock()
@@ -171,6 +171,14 @@ func (m *TaskManager) await(s *shutdown, own *run) {
 	if len(s.left) == 0 {
 		close(s.drained)
 	}
+}
+
+// awaitedEnded tells the shutdown of the end of a run that it waits for.
+func (m *TaskManager) awaitedEnded(r *run, lasted time.Duration) {
+	m.mu.Lock()
+	s := m.closing
+	m.mu.Unlock()
+	s.ended(r, lasted)
 }
 
 // ended takes a run off those that are left.

@@ -1,6 +1,10 @@
 package taskmanager
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // A State is where a task stands.
 type State uint8
@@ -20,6 +24,16 @@ func (s State) String() string { return stateNames[s] }
 
 // MarshalText implements encoding.TextMarshaler.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *State) UnmarshalText(text []byte) error {
+	i := slices.Index(stateNames[:], string(text))
+	if i < 0 {
+		return &OptionError{"State", string(text), "is none of " + strings.Join(stateNames[:], ", ")}
+	}
+	*s = State(i)
+	return nil
+}
 
 // A Snapshot is all that can be known of a task at one moment, consistent with
 // itself: Runs is Successes + Failures + Cancelled + InFlight, and the ledger adds
@@ -93,7 +107,7 @@ func (t *task) snapshotLocked(now int64, at func(int64) time.Time) Snapshot {
 		Overdue:      t.overdue(now),
 		Ticks:        t.ledger(),
 		Gaps:         c.gaps,
-		LastRun:      at(t.run.started),
+		LastRun:      at(t.lastStart()),
 		LastDuration: t.lastLasted,
 		NextRun:      at(t.nextStart()),
 		Err:          t.err(),
@@ -107,6 +121,14 @@ func (t *task) snapshotLocked(now int64, at func(int64) time.Time) Snapshot {
 		}
 	}
 	return s
+}
+
+// lastStart is the instant at which the last run began, 0 before the first.
+func (t *task) lastStart() int64 {
+	if t.extra == nil {
+		return t.run.started
+	}
+	return max(t.run.started, t.extra.othersStarted)
 }
 
 func (t *task) state(now int64) State {
@@ -142,8 +164,10 @@ func (t *task) nextStart() int64 {
 	}
 	due := t.nextDue()
 	switch {
+	case t.holding() && t.busy():
+		return never // when the run ends
 	case t.holding():
-		return max(t.floor(), 1)
+		return t.floor()
 	case due == never:
 		return never
 	case t.floor() <= due:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"runtime"
 	"strconv"
+	"sync"
 )
 
 // goroutineID is the id of the calling goroutine, as the runtime prints it in
@@ -11,9 +12,12 @@ import (
 // called from inside a run, and where an abandoned run stands. It costs a
 // microsecond, so it is asked for once a goroutine and not once a run.
 func goroutineID() uint64 {
-	var buf [40]byte
+	buf := stackBuffers.Get().(*[40]byte) // one on the stack would escape
+	defer stackBuffers.Put(buf)
 	return stackID(buf[:runtime.Stack(buf[:], false)])
 }
+
+var stackBuffers = sync.Pool{New: func() any { return new([40]byte) }}
 
 // stackID reads the id from "goroutine 12 [running]: …".
 func stackID(stack []byte) uint64 {

@@ -19,6 +19,10 @@ import (
 // (To the engine it is the task itself: a million tasks are a million objects
 // and not two.)
 type Handle struct {
+	// The order of the fields is that of their use: what the pump needs when a tick
+	// falls due is in the first cache lines, and what a run needs behind it. With a
+	// million tasks a tick costs what its cache misses cost.
+
 	node node // the next tick's place in the wheel; guarded by engine.mu
 
 	// mu guards everything below that is not marked otherwise. It is never held
@@ -30,23 +34,25 @@ type Handle struct {
 	single bool  // one instant is known at a time: a schedule, or fixed delay
 	slow   uint8 // runs to go on a goroutine of their own
 
-	conf     *conf // immutable
-	fn       Func  // immutable; nil for a TickFunc, which stands in extra
-	interval int64 // of an interval task, in nanoseconds
+	extra *extra // what most tasks do not need, made when it is
 
 	// Tick k of an interval task is due at origin + k·interval. While single, the
 	// next tick is due at origin, which is never while it is not known.
-	origin int64
-	next   int64 // index of the first tick that is not accounted for
+	origin   int64
+	next     int64 // index of the first tick that is not accounted for
+	interval int64 // of an interval task, in nanoseconds
 
-	run        run // the run of a non-reentrant task; also what the last run was
+	conf *conf // immutable
+	fn   Func  // immutable; nil for a TickFunc, which stands in extra
+	run  run   // the run of a non-reentrant task; also what the last run was
+
+	startAt    int64 // as the option said, in Unix nanoseconds; 0 if not given
 	successes  uint64
 	lastLasted time.Duration // duration of the last run that ended
 	profile    profile
 	id         uint32 // in order of scheduling; immutable
 	hash       uint32 // of name; guarded by TaskManager.mu
 	name       string // immutable
-	extra      *extra // what most tasks do not need, made when it is
 
 	// shared is behind the context of all runs without a time limit (taskContext),
 	// nil until somebody asks for it.
@@ -101,29 +107,33 @@ const (
 // A run is one call of a task's function, to come, going on, or just over. It is
 // guarded by its task's mu.
 type run struct {
-	task     *task
-	index    int64 // of the tick it serves; -1 for RunNow
-	tick     int64 // the instant of that tick, or of the call
-	due      int64 // the instant its lateness counts from: later, if backoff held the tick
-	started  int64 // 0: not yet
-	goid     uint64
-	ctx      *limitContext // nil without a time limit
-	awaiting *shutdown     // waits for its end
-	stage    stage
-	warned   bool // "timed out, still running" has been said
-	stopped  bool // its context was cancelled because the task or manager stops
-	placed   bool // it holds a place at every gate of its task
+	task    *task
+	stage   stage
+	warned  bool  // "timed out, still running" has been said
+	stopped bool  // its context was cancelled because the task or manager stops
+	awaited bool  // Shutdown waits for its end
+	aside   bool  // it goes on a goroutine of its own
+	placed  bool  // it holds a place at every gate of its task
+	index   int64 // of the tick it serves; -1 for RunNow
+	tick    int64 // the instant of that tick, or of the call
+	due     int64 // the instant its lateness counts from: later, if backoff held the tick
+	started int64 // 0: not yet
+	goid    uint64
+	ctx     *limitContext // nil without a time limit
 }
 
 // extra is the part of a task that is made when it is first needed.
 type extra struct {
-	tickFn TickFunc // immutable
-	seat   *seat    // of a task with a Schedule
-	endAt  int64    // no tick after this instant; never by default
+	tickFn   TickFunc  // immutable
+	seat     *seat     // of a task with a Schedule
+	endAt    int64     // no tick after this instant; never by default
+	endGiven time.Time // as the option said
+	maxRuns  uint64    // in place of the option: a schedule's own number of runs, from when it was given
 
 	counts   counts
 	held     backlog
 	streak   int   // consecutive failures
+	failing  int   // runs that have failed and are about to be counted
 	floor    int64 // no tick starts before this instant, 0 if there is no backoff
 	policy   backoff.BackOff
 	policyMu sync.Mutex // serialises calls of policy; taken with no other lock held
@@ -133,12 +143,15 @@ type extra struct {
 	unwell    bool // a failure has been logged and no recovery yet
 	observing bool // the observer is being told of a run's end
 
-	limit   node          // the earliest end of a run's time; guarded by engine.mu
-	others  []*run        // of a reentrant task: runs queued or going on beside task.run
-	turn    *turn         // its place in the queue of a gate; guarded by engine.mu
-	done    chan struct{} // closed when the task is over and no run in flight
-	reason  error         // why it is over
-	precise *preciseTimer
+	limit  node   // the earliest end of a run's time; guarded by engine.mu
+	others []*run // of a reentrant task: runs queued or going on beside task.run
+	// othersStarted is the start of the last of those, 0 if there was none.
+	othersStarted int64
+	turn          *turn         // its place in the queue of a gate; guarded by engine.mu
+	done          chan struct{} // closed when the task is over and no run in flight
+	doneClosed    bool
+	reason        error // why it is over
+	precise       *preciseTimer
 }
 
 // conf is what tasks scheduled with equal options share. Immutable.

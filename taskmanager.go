@@ -28,6 +28,8 @@ type TaskManager struct {
 	allGate     *gate
 	tagGates    map[string]*gate
 	once        *conf          // of RunOnce
+	ended       *cancelContext // what the context of a run becomes that is over
+	timedOut    *cancelContext // what it becomes when its time limit passes
 	stopped     *cancelContext // what the context of a stopped task becomes
 	closed      *cancelContext // what contexts become that Shutdown cancels
 
@@ -55,6 +57,8 @@ func New(opts ...Option) (*TaskManager, error) {
 		maxPower:    s.maxPower,
 		grace:       s.grace,
 		defaults:    s.defaults,
+		ended:       endedContext(context.Canceled),
+		timedOut:    endedContext(ErrExecutionTimeout),
 		stopped:     endedContext(ErrStopped),
 		closed:      endedContext(ErrClosed),
 		names:       newNames(),
@@ -240,13 +244,29 @@ func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
 // false if it had left before. A run in flight has its context cancelled, unless
 // the manager drains.
 func (m *TaskManager) end(t *task, how life, reason error) bool {
-	e := m.engine
-	e.mu.Lock()
-	t.mu.Lock()
-	if t.life != live {
-		t.mu.Unlock()
-		e.mu.Unlock()
+	quiet, ok := m.endNow(t, how, reason)
+	if !ok {
 		return false
+	}
+	m.events.ended(t, how, reason)
+	if !quiet {
+		t.closeDone() // in case that the last run has ended meanwhile
+	}
+	return true
+}
+
+// endNow does it, with all the locks; quiet tells that no run was in flight.
+func (m *TaskManager) endNow(t *task, how life, reason error) (quiet, ok bool) {
+	e := m.engine
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer e.nextTurns(t.conf.gates) // when the task is unlocked
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.life != live {
+		return false, false
 	}
 	e.endLocked(t, how)
 	if reason != nil {
@@ -255,20 +275,14 @@ func (m *TaskManager) end(t *task, how life, reason error) bool {
 	if reason != ErrClosed {
 		t.cancelRuns(m.stopped)
 	}
-	quiet := !t.busy()
-	t.mu.Unlock()
-	e.nextTurns(t.conf.gates)
-	e.mu.Unlock()
-
-	m.mu.Lock()
 	m.names.remove(t)
-	m.ending[t] = struct{}{}
-	m.mu.Unlock()
-	m.events.ended(t, how, reason)
-	if quiet {
-		t.closeDone()
+	if t.busy() {
+		m.ending[t] = struct{}{}
+		return false, true
 	}
-	return true
+	t.signalDone()
+	m.retired.add(t)
+	return true, true
 }
 
 // endLocked takes a task out of the engine. Called with engine.mu and the task's mu
@@ -290,14 +304,17 @@ func (e *engine) endLocked(t *task, how life) {
 	if t.extra != nil && t.extra.precise != nil {
 		t.extra.precise.close()
 	}
+	if e.wheel.count == 0 && !e.batches.pending() {
+		e.arm(never, now) // no timer keeps an idle manager from being collected
+	}
 }
 
-// endAside stops a task from where locks are held.
-func (e *engine) endAside(t *task, reason error) {
+// endAside is end from where locks are held.
+func (e *engine) endAside(t *task, how life, reason error) {
 	e.begun()
 	go func() {
 		defer e.ended()
-		e.m.end(t, stopped, reason)
+		e.m.end(t, how, reason)
 	}()
 }
 
@@ -321,43 +338,37 @@ func (e *engine) dequeue(t *task, kind Kind, counter func(*counts) *uint64) {
 
 // cancelRuns ends the contexts of the runs going on.
 func (t *task) cancelRuns(ended *cancelContext) {
-	cause := context.Cause(ended)
 	t.eachRun(func(r *run) {
 		r.stopped = true
 		if r.ctx != nil {
-			r.ctx.cancel(context.Canceled, cause)
+			r.ctx.cancel(ended)
 		}
 	})
 	(*taskContext)(t).end(ended)
 }
 
-// closeDone closes the task's Done when it is over and no run is in flight, and
-// moves its counts to the retired ones.
+// closeDone closes the Done of a task that was over with a run in flight, if that
+// has ended, and moves its counts to the retired ones.
 func (t *task) closeDone() {
 	m := t.conf.m
-	t.mu.Lock()
-	if t.life == live || t.busy() {
-		t.mu.Unlock()
-		return
-	}
-	if t.extra != nil && t.extra.done != nil {
-		select {
-		case <-t.extra.done:
-		default:
-			close(t.extra.done)
-		}
-	}
-	t.mu.Unlock()
-
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, ok := m.ending[t]; !ok {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := m.ending[t]; !ok || t.busy() {
 		return
 	}
 	delete(m.ending, t)
-	t.mu.Lock()
+	t.signalDone()
 	m.retired.add(t)
-	t.mu.Unlock()
+}
+
+// signalDone closes the channel that Done returned, if it has been asked for.
+func (t *task) signalDone() {
+	if x := t.extra; x != nil && x.done != nil && !x.doneClosed {
+		x.doneClosed = true
+		close(x.done)
+	}
 }
 
 // followsWall tells whether the task has a schedule on the wall clock.

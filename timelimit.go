@@ -1,9 +1,6 @@
 package taskmanager
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // A time limit costs no timer and, most of the time, nothing at a run's start: a
 // task has one node for it, which is filed no later than the earliest end of its
@@ -68,7 +65,7 @@ func (e *engine) limitPassed(t *task, now int64) {
 			return
 		}
 		if r.ctx.Err() == nil {
-			r.ctx.cancel(context.DeadlineExceeded, ErrExecutionTimeout)
+			r.ctx.cancel(e.m.timedOut)
 			return
 		}
 		if !r.warned && r.started+limit+overdueAfter(limit) <= now {

@@ -3,6 +3,7 @@ package taskmanager
 import (
 	"errors"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -48,26 +49,21 @@ func newSettings(opts []Option) (settings, error) {
 	return s, errors.Join(s.errs...)
 }
 
+// settingsPool spares a task an allocation: options are methods behind an
+// interface, so what they set would escape.
+var settingsPool = sync.Pool{New: func() any { return new(taskSettings) }}
+
 // newTaskSettings puts a task's options together: the manager's defaults, then
-// the call's own.
+// the call's own. They go back to settingsPool.
 func newTaskSettings(defaults, own []TaskOption) (*taskSettings, error) {
-	s := &taskSettings{RecurringOptions: DefaultRecurringOptions()}
-	var errs []error
-	apply := func(opts []TaskOption) {
-		for _, o := range opts {
-			if o == nil {
-				errs = append(errs, &OptionError{"TaskOption", nil, "must not be nil"})
-				continue
-			}
-			o.applyTask(s)
-		}
-	}
-	apply(defaults)
+	s := settingsPool.Get().(*taskSettings)
+	*s = taskSettings{RecurringOptions: DefaultRecurringOptions()}
+	errs := s.apply(nil, defaults)
 	if s.Backoff == nil {
 		s.capGiven = false // a default of the manager's gives way to a task's own policy
 	}
-	apply(own)
-	errs = append(errs, s.check()...)
+	errs = s.apply(errs, own)
+	errs = s.check(errs)
 	if s.Jitter < 0 {
 		s.Jitter = 0
 	}
@@ -77,8 +73,19 @@ func newTaskSettings(defaults, own []TaskOption) (*taskSettings, error) {
 	return s, errors.Join(errs...)
 }
 
-// check lists what is wrong with a task's options, by themselves and together.
-func (s *taskSettings) check() (errs []error) {
+func (s *taskSettings) apply(errs []error, opts []TaskOption) []error {
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, &OptionError{"TaskOption", nil, "must not be nil"})
+			continue
+		}
+		o.applyTask(s)
+	}
+	return errs
+}
+
+// check adds what is wrong with a task's options, by themselves and together.
+func (s *taskSettings) check(errs []error) []error {
 	refuse := func(option string, value any, reason string) {
 		errs = append(errs, &OptionError{option, value, reason})
 	}

@@ -1,0 +1,468 @@
+package taskmanager
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// upcomingCount is how many instants Explain foretells.
+const upcomingCount = 5
+
+// Explain says in words, for people, why the task is not running now, what it
+// waits for, and when its next five ticks are due, as far as that is known: it
+// presumes that runs succeed and end in time. The wording is no part of the API.
+//
+// It holds up no tick. A task's Schedule is asked on the calling goroutine, up to
+// five times, and an error of the task for its text; if they panic, the text says
+// so. Safe for concurrent use, from inside runs and after the task's end too.
+func (t *Handle) Explain() string {
+	p := t.posture()
+	p.snap.Schedule = scheduleText(p.seat, p.interval)
+	var b strings.Builder
+	fmt.Fprintf(&b, "task %q, %s: %s\n", p.snap.Name, oneLine(p.snap.Schedule, 200), stateCell(&p.snap, p.wall))
+	for _, sentence := range p.sentences() {
+		b.WriteString(sentence)
+		b.WriteByte('\n')
+	}
+	list, then := p.upcoming()
+	if len(list) > 0 {
+		b.WriteString("next instants:\n")
+	}
+	for _, in := range list {
+		fmt.Fprintf(&b, "  %s, %s%s\n", instantText(in.when), relative(in.when.Sub(p.wall)), in.note)
+	}
+	if then != "" {
+		b.WriteString(then)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// A posture is what Explain has to know of a task, taken under its locks so that
+// the words can be found, and user code called, without them.
+type posture struct {
+	wall time.Time
+	now  int64
+	snap Snapshot // without its schedule's text
+
+	life     life
+	seat     *seat // only what is immutable in it is read
+	interval int64
+	single   bool
+	busy     bool
+	paused   bool
+	floor    int64 // 0: no backoff, or over
+	held     uint64
+	endAt    int64
+	overlap  OverlapPolicy
+	reenters bool
+	limit    time.Duration
+	maxRuns  uint64
+	left     uint64 // starts that MaxRuns leaves
+	first    int64  // of a single task: the instant of the next tick, never if unknown
+
+	seated time.Time // seat.at with shift
+	asking bool
+	ended  bool
+
+	waits  []waitingRun
+	oldest *run // a copy, of the run that has gone on longest
+	grid   []gridTick
+}
+
+// A waitingRun is a queued run.
+type waitingRun struct {
+	index int64
+	due   int64
+	limit string // the limit it waits at; "" if it is about to start
+	ahead int    // runs before it in that queue
+}
+
+// A gridTick is a start that is to come.
+type gridTick struct {
+	index int64
+	when  int64
+	held  bool // by backoff
+}
+
+// posture takes the picture. It calls no user code.
+func (t *task) posture() *posture {
+	e := t.conf.m.engine
+	wall, now := e.source.Now()
+	p := &posture{wall: wall.Round(0), now: now}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.snap = t.snapshotLocked(now, p.at)
+
+	opts := &t.conf.opts
+	p.life, p.paused, p.busy = t.life, t.paused, t.busy()
+	p.interval, p.single, p.first = t.interval, t.single, t.nextDue()
+	p.overlap, p.reenters, p.limit = opts.Overlap, !opts.NonReentrant, opts.ExecutionTimeout
+	p.maxRuns, p.left, p.endAt = opts.MaxRuns, t.runsLeft(), t.end()
+	if t.floor() > now {
+		p.floor = t.floor()
+	}
+	if t.holding() {
+		p.held = uint64(t.extra.held.n)
+	}
+	if s := t.seatOf(); s != nil {
+		p.seat, p.asking, p.ended = s, s.asking, s.ended
+		if !s.at.IsZero() {
+			p.seated = s.at.Add(s.shift)
+		}
+	}
+	t.eachRun(func(r *run) {
+		switch {
+		case r.stage == queued:
+			p.waits = append(p.waits, t.waitingRun(r))
+		case p.oldest == nil || r.started < p.oldest.started:
+			p.oldest = &run{index: r.index, started: r.started, stopped: r.stopped}
+		}
+	})
+	if !t.single {
+		p.grid = t.gridAhead(now)
+	}
+	return p
+}
+
+// runsLeft is the number of starts that MaxRuns leaves, those queued taken off.
+func (t *task) runsLeft() uint64 {
+	if t.conf.opts.MaxRuns == 0 {
+		return math.MaxUint64
+	}
+	taken := t.starts()
+	t.eachRun(func(r *run) {
+		if r.stage == queued {
+			taken++
+		}
+	})
+	return t.conf.opts.MaxRuns - min(taken, t.conf.opts.MaxRuns)
+}
+
+// waitingRun describes a queued run. Called with engine.mu held too.
+func (t *task) waitingRun(r *run) waitingRun {
+	w := waitingRun{index: r.index, due: r.due}
+	if t.extra == nil || t.extra.turn == nil || t.extra.turn.run != r {
+		return w
+	}
+	g := t.extra.turn.gate
+	for i := range g.waiting {
+		if i != t.extra.turn.at && g.waiting.Less(i, t.extra.turn.at) {
+			w.ahead++
+		}
+	}
+	w.limit = "the manager's limit of concurrent runs"
+	if g != t.conf.m.allGate {
+		w.limit = fmt.Sprintf("the limit of concurrent runs of tag %q", t.conf.opts.Tag)
+	}
+	return w
+}
+
+// gridAhead computes the next starts of an interval task.
+func (t *task) gridAhead(now int64) (list []gridTick) {
+	if t.life != live {
+		return nil
+	}
+	n := int(min(t.runsLeft(), upcomingCount))
+	k := t.next
+	if floor := t.floor(); floor > now && n > 0 {
+		last := t.latest(floor)
+		if last >= k || t.holding() {
+			list = append(list, gridTick{max(last, k-1), floor, true})
+		}
+		k = max(k, last+1)
+	}
+	for ; len(list) < n; k++ {
+		when := t.at(k)
+		if when > t.end() || when >= never-1 {
+			break
+		}
+		list = append(list, gridTick{k, when, false})
+	}
+	return list
+}
+
+// at is the wall clock's instant for one of the monotonic hand.
+func (p *posture) at(mono int64) time.Time {
+	if mono == 0 || mono == never {
+		return time.Time{}
+	}
+	return p.wall.Add(time.Duration(mono - p.now))
+}
+
+// delayed tells whether the next tick counts from the end of the run before.
+func (p *posture) delayed() bool { return p.single && (p.seat == nil || p.seat.delay) }
+
+// instant says when something is, or was, on the monotonic hand.
+func (p *posture) instant(mono int64) string {
+	return instantText(p.at(mono)) + " (" + relative(time.Duration(mono-p.now)) + ")"
+}
+
+// sentences say why the task is not running.
+func (p *posture) sentences() (list []string) {
+	say := func(form string, args ...any) { list = append(list, fmt.Sprintf(form, args...)) }
+	if p.oldest != nil {
+		list = append(list, p.whileRunning()...)
+	}
+	for _, w := range p.waits {
+		say("%s", p.whileWaiting(w))
+	}
+	switch {
+	case p.life == stopped:
+		say("%s", p.whyStopped())
+	case p.life == complete:
+		say("it is complete: %s", p.whyComplete())
+	case p.paused:
+		say("it is paused: no tick runs until Resume")
+	case p.floor > 0:
+		list = append(list, p.whileBackingOff()...)
+	case p.busy || p.seat != nil:
+	case p.first != never:
+		say("it waits for its next tick")
+	default:
+		say("it has no next tick")
+	}
+	if p.life != live {
+		return list
+	}
+	if p.seat != nil && (p.asking || p.ended || p.seat.manual || !p.busy && !p.paused && p.floor == 0) {
+		say("%s", p.whySeated())
+	}
+	if p.maxRuns > 0 {
+		say("of its %s, %d left", count(p.maxRuns, "run"), p.left)
+	}
+	return list
+}
+
+func (p *posture) whileRunning() (list []string) {
+	r, now := p.oldest, p.now
+	serves := fmt.Sprintf("for tick %d", r.index)
+	if r.index < 0 {
+		serves = "by RunNow"
+	}
+	text := fmt.Sprintf("it is running %s, since %s", serves, p.instant(r.started))
+	if p.snap.InFlight > 1 {
+		text = fmt.Sprintf("%d runs are in flight; the oldest, %s, goes on since %s", p.snap.InFlight, serves, p.instant(r.started))
+	}
+	list = append(list, text)
+	if over := now - r.started - int64(p.limit); p.limit > 0 && over >= 0 {
+		list = append(list, fmt.Sprintf("its time limit of %v passed %s, its context is cancelled, and the function has not returned", p.limit, relative(-time.Duration(over))))
+	} else if r.stopped {
+		list = append(list, "its context is cancelled, and the function has not returned")
+	}
+	if p.life != live || p.paused || p.ended || p.delayed() {
+		return list // no tick can come, or none that counts
+	}
+	switch {
+	case p.held > 0 && p.floor == 0:
+		list = append(list, fmt.Sprintf("%s held until it ends (%v)", are(p.held, "tick"), p.overlap))
+	case !p.reenters:
+		list = append(list, map[overlapKind]string{
+			overlapSkip:     "ticks that come before it ends are skipped",
+			overlapCoalesce: "ticks that come before it ends become one run then",
+			overlapCatchUp:  fmt.Sprintf("ticks that come before it ends are held for then (%v)", p.overlap),
+		}[p.overlap.kind])
+	}
+	return list
+}
+
+func (p *posture) whileWaiting(w waitingRun) string {
+	what := fmt.Sprintf("its run for tick %d, due %s,", w.index, p.instant(w.due))
+	if w.index < 0 {
+		what = fmt.Sprintf("its run by RunNow, called %s,", p.instant(w.due))
+	}
+	switch {
+	case w.limit != "" && w.ahead == 0:
+		return fmt.Sprintf("%s waits its turn at %s: it is the next", what, w.limit)
+	case w.limit != "":
+		return fmt.Sprintf("%s waits its turn at %s, behind %s", what, w.limit, count(uint64(w.ahead), "other"))
+	}
+	return what + " is about to start"
+}
+
+func (p *posture) whileBackingOff() []string {
+	text := "it backs off until " + p.instant(p.floor)
+	if n := p.snap.ConsecutiveFailures; n > 0 {
+		text = fmt.Sprintf("it backs off after %s, until %s", count(uint64(n), "failure", "failures in a row"), p.instant(p.floor))
+	}
+	list := []string{text}
+	if p.snap.LastError != nil {
+		list = append(list, "the last error: "+oneLine(errorText(p.snap.LastError), 200))
+	}
+	return list
+}
+
+// whySeated says what becomes of a task with a Schedule.
+func (p *posture) whySeated() string {
+	switch {
+	case p.asking:
+		return "its schedule is being asked for its next instant"
+	case p.seat.manual:
+		return "its schedule has no instants of its own: it waits for RunNow"
+	case p.ended:
+		return "its schedule has no further instant" + p.reason()
+	}
+	return "it waits for the next instant of its schedule"
+}
+
+func (p *posture) whyStopped() string {
+	switch err := p.snap.Err; err {
+	case ErrStopped:
+		return "it was stopped by Stop or StopTag"
+	case ErrClosed:
+		return "it was stopped since the manager was shut down"
+	default:
+		if s, ok := err.(*stopError); ok {
+			err = s.reason
+		}
+		return "it was stopped: " + oneLine(guardedText(err), 200)
+	}
+}
+
+func (p *posture) whyComplete() string {
+	switch {
+	case p.maxRuns > 0 && p.left == 0:
+		return fmt.Sprintf("it has had its %s", count(p.maxRuns, "run"))
+	case p.seat != nil && p.ended:
+		return "its schedule has no further instant" + p.reason()
+	}
+	return "no tick is left before its end, " + p.instant(p.endAt)
+}
+
+// reason is the schedule's own words for having no further instant.
+func (p *posture) reason() (text string) {
+	s, ok := p.seat.schedule.(interface{ Reason(after time.Time) string })
+	if !ok {
+		return ""
+	}
+	defer func() {
+		if recover() != nil {
+			text = " (asked for the reason, it panicked)"
+		}
+	}()
+	if text = s.Reason(p.wall); text != "" {
+		text = ": " + oneLine(text, 200)
+	}
+	return text
+}
+
+// An instant is a line of Explain's list.
+type instant struct {
+	when time.Time
+	note string
+}
+
+// upcoming lists the next starts, and says what follows them if that is not more
+// of the same.
+func (p *posture) upcoming() (list []instant, then string) {
+	switch {
+	case p.life != live || p.left == 0:
+	case p.seat != nil && (p.asking || p.ended || p.seat.manual):
+	case p.delayed():
+		list, then = p.delayedAhead()
+	case p.seat != nil:
+		list, then = p.seatedAhead()
+	default:
+		list, then = p.gridInstants()
+	}
+	if p.paused && len(list) > 0 {
+		then = strings.TrimSpace("(they are skipped while it is paused)\n" + then)
+	}
+	return list, then
+}
+
+func (p *posture) gridInstants() (list []instant, then string) {
+	for _, g := range p.grid {
+		note := fmt.Sprintf(", tick %d", g.index)
+		if g.held {
+			note += ", held by backoff"
+		}
+		list = append(list, instant{p.at(g.when), note})
+	}
+	if uint64(len(list)) < min(p.left, upcomingCount) && p.endAt != never {
+		then = "no tick is due after " + instantText(p.at(p.endAt))
+	}
+	return list, then
+}
+
+// delayedAhead is upcoming for a fixed delay, of which only one start is known.
+func (p *posture) delayedAhead() (list []instant, then string) {
+	after := "the next start is " + time.Duration(p.interval).String() + " after "
+	if p.seat != nil {
+		after = "the next start counts from "
+	}
+	switch {
+	case p.busy:
+		return nil, after + "the end of this run"
+	case p.paused && (p.first == never || p.first <= p.now):
+		return nil, after + "Resume"
+	}
+	first := max(p.first, p.floor)
+	if p.held > 0 { // its tick fell due in the backoff
+		first = p.floor
+	}
+	if first == never {
+		return nil, ""
+	}
+	if p.left > 1 {
+		then = "each later one counts from the end of the run before it"
+	}
+	return []instant{{p.at(first), ""}}, then
+}
+
+// seatedAhead is upcoming for a schedule on the wall clock: it asks it.
+func (p *posture) seatedAhead() (list []instant, then string) {
+	n := int(min(p.left, upcomingCount))
+	shift := p.seat.shift
+	end := p.at(p.endAt)
+	from := p.wall // what comes after it is next
+	known := p.seated
+	switch floor := p.at(p.floor); {
+	case p.floor > 0 && (p.held > 0 || !known.IsZero() && !known.After(floor)):
+		list = append(list, instant{floor, ", held by backoff"})
+		from, known = floor, time.Time{}
+	case known.After(p.wall):
+	default: // taken already, by a pause, or by a run that is about to start
+		known = time.Time{}
+	}
+	for len(list) < n {
+		if known.IsZero() {
+			next, ok, err := p.seat.ask(from.Add(-shift))
+			switch {
+			case err != nil:
+				return list, "asked for more, " + oneLine(guardedText(err), 200)
+			case !ok:
+				return list, "the schedule has no further instant"
+			}
+			known = next.Add(shift)
+		}
+		if !end.IsZero() && known.After(end) {
+			return list, "no tick is due after " + instantText(end)
+		}
+		list = append(list, instant{known.Round(0), ""})
+		from, known = known, time.Time{}
+	}
+	return list, ""
+}
+
+// count is a number of things: the plural is given, or has an s.
+func count(n uint64, one string, plural ...string) string {
+	switch {
+	case n == 1:
+		return "1 " + one
+	case len(plural) > 0:
+		return fmt.Sprintf("%d %s", n, plural[0])
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+func are(n uint64, one string) string {
+	if n == 1 {
+		return "1 " + one + " is"
+	}
+	return fmt.Sprintf("%d %ss are", n, one)
+}
