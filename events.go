@@ -179,11 +179,12 @@ func (v *events) droppedCount() uint64 {
 	return v.dropped
 }
 
+// observed tells whether there is somebody to emit events to: if not, they are not
+// even made.
+func (v *events) observed() bool { return v.m.observer != nil }
+
 // emit queues an event for the observer.
 func (v *events) emit(e Event) {
-	if v.m.observer == nil {
-		return
-	}
 	e.Time, _ = v.m.engine.source.Now()
 	v.post(func() { v.m.observer.Observe(e) })
 }
@@ -196,7 +197,7 @@ func (v *events) line(level slog.Level, msg string, attrs ...slog.Attr) {
 func (t *task) event(kind Kind) Event { return Event{Kind: kind, Task: t.name, Tag: t.conf.opts.Tag} }
 
 func (v *events) tick(t *task, kind Kind, n uint64, index int64) {
-	if v.m.observer == nil {
+	if !v.observed() {
 		return
 	}
 	e := t.event(kind)
@@ -210,7 +211,7 @@ type delivery struct{ event Event }
 // runEvent makes the event of a run that has ended, if anybody wants it. Called
 // with the task's mu held, so that they are made in order.
 func (v *events) runEvent(r *run, res result) delivery {
-	if v.m.observer == nil {
+	if !v.observed() {
 		return delivery{}
 	}
 	t := r.task
@@ -244,35 +245,43 @@ func (v *events) deliver(t *task, d delivery) {
 }
 
 func (v *events) added(t *task) {
-	if v.m.observer != nil {
+	if v.observed() {
 		v.emit(t.event(KindAdded))
 	}
 }
 
 func (v *events) ended(t *task, how life, reason error) {
-	e := t.event(KindRemoved)
-	e.Err = reason
-	v.emit(e)
+	if v.observed() {
+		e := t.event(KindRemoved)
+		e.Err = reason
+		v.emit(e)
+	}
 	if reason != nil && how == stopped && reason != ErrClosed {
 		v.line(slog.LevelError, "task stopped", slog.String("task", t.name), errAttr(reason))
 	}
 }
 
 func (v *events) gap(t *task, from, to time.Time) {
-	e := t.event(KindGap)
-	e.From, e.To = from, to
-	v.emit(e)
+	if v.observed() {
+		e := t.event(KindGap)
+		e.From, e.To = from, to
+		v.emit(e)
+	}
 }
 
 func (v *events) overdue(t *task, age time.Duration) {
-	e := t.event(KindOverdue)
-	e.Duration = age
-	v.emit(e)
+	if v.observed() {
+		e := t.event(KindOverdue)
+		e.Duration = age
+		v.emit(e)
+	}
 	v.line(slog.LevelWarn, "task timed out and is still running", slog.String("task", t.name), slog.Duration("age", age))
 }
 
 func (v *events) clockStep(by time.Duration) {
-	v.emit(Event{Kind: KindClockStep, Duration: by})
+	if v.observed() {
+		v.emit(Event{Kind: KindClockStep, Duration: by})
+	}
 	v.line(slog.LevelWarn, "wall clock stepped", slog.Duration("by", by))
 }
 

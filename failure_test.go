@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"runtime"
 	"strings"
@@ -116,7 +115,7 @@ func TestNoMishapEndsThePump(t *testing.T) {
 	for _, mishap := range mishaps {
 		t.Run(mishap.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := must(taskmanager.New(taskmanager.WithLogger(slog.New(slog.DiscardHandler))))
+				m := newManager()
 				defer m.Close()
 				for i := range 20 {
 					// Some of the tasks are alone at their instant.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,7 @@ import (
 
 // newManager makes a silent manager on the real clock, for bubbles.
 func newManager(opts ...taskmanager.Option) *taskmanager.TaskManager {
-	return must(taskmanager.New(append([]taskmanager.Option{taskmanager.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...))
+	return must(taskmanager.New(append([]taskmanager.Option{taskmanager.WithLogger(silent)}, opts...)...))
 }
 
 // wantClosed checks that a manager takes nothing any more.

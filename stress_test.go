@@ -178,6 +178,7 @@ func TestAThousandTasksOfEachKindLeaveNothingBehind(t *testing.T) {
 	limit := taskmanager.WithExecutionTimeout(10 * time.Millisecond)
 	noBackoff := taskmanager.WithBackoffCap(0)
 	obeys := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	ran := make(chan struct{}, 2) // from runs on goroutines of their own
 	for name, kind := range map[string]struct {
 		fn   taskmanager.Func
 		opts []taskmanager.TaskOption
@@ -185,7 +186,7 @@ func TestAThousandTasksOfEachKindLeaveNothingBehind(t *testing.T) {
 		"skip":      {nothing, nil},
 		"coalesce":  {nothing, []taskmanager.TaskOption{taskmanager.WithOverlap(taskmanager.Coalesce)}},
 		"catch up":  {nothing, []taskmanager.TaskOption{taskmanager.WithOverlap(taskmanager.CatchUp(3))}},
-		"reentrant": {nothing, []taskmanager.TaskOption{taskmanager.WithNonReentrant(false)}},
+		"reentrant": {func(context.Context) error { ran <- struct{}{}; return nil }, []taskmanager.TaskOption{taskmanager.WithNonReentrant(false)}},
 		"delay":     {nothing, []taskmanager.TaskOption{taskmanager.WithFixedDelay()}},
 		"limited":   {nothing, []taskmanager.TaskOption{limit}},
 		"failing":   {func(context.Context) error { return errBoom }, []taskmanager.TaskOption{noBackoff}},
@@ -213,6 +214,10 @@ func TestAThousandTasksOfEachKindLeaveNothingBehind(t *testing.T) {
 					} else {
 						clk.run(25 * time.Millisecond)
 					}
+					if name == "reentrant" {
+						<-ran
+						<-ran
+					}
 					h.Stop()
 					if err := h.Wait(t.Context()); err != nil {
 						t.Fatal(err)
@@ -227,7 +232,7 @@ func TestAThousandTasksOfEachKindLeaveNothingBehind(t *testing.T) {
 			_, _ = cycles(200) // what is kept for reuse
 			before, objects := cycles(100)
 			after, objectsAfter := cycles(1000)
-			if after > before+64<<10 || objectsAfter > objects+500 {
+			if after > before+256<<10 || objectsAfter > objects+500 {
 				t.Errorf("heap grew by %d bytes in %d objects over 1000 tasks", int64(after-before), int64(objectsAfter-objects))
 			}
 			if got := clk.armed(); got != 0 {

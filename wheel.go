@@ -121,12 +121,17 @@ func (w *wheel) grow(old []*node) []*node {
 	return bigger
 }
 
+// recycle keeps an array that is not needed for the time being, unless there are
+// enough of its size: a handful of large ones, thousands of small ones.
 func (w *wheel) recycle(a []*node) {
 	if cap(a) == 0 {
 		return
 	}
-	clear(a)
 	class := bits.Len(uint(cap(a))) - 1
+	if len(w.spare[class]) > max(4, 1<<14>>class) {
+		return
+	}
+	clear(a)
 	w.spare[class] = append(w.spare[class], a[:0])
 }
 

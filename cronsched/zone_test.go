@@ -1,0 +1,123 @@
+package cronsched_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager/cronsched"
+)
+
+func TestCivilDatesAreTheTimePackages(t *testing.T) {
+	for day := range uint32(cronsched.DayLimit) {
+		year, month, dom, back := cronsched.CivilOfDay(day)
+		want := time.Unix(int64(day)*86400, 0).UTC()
+		if y, m, d := want.Date(); int(year) != y || int(month) != int(m) || int(dom) != d || back != day {
+			t.Fatalf("day %d is %d-%d-%d, want %v; back %d", day, year, month, dom, want, back)
+		}
+	}
+}
+
+// TestTheTableOfAZoneIsTheTimePackages compares offsets at each end of each
+// range and in between, in the zones of the oracle.
+func TestTheTableOfAZoneIsTheTimePackages(t *testing.T) {
+	r := random(1)
+	for _, zone := range oracleZones {
+		loc := location(t, zone)
+		starts, _ := cronsched.OffsetRanges(loc)
+		if want := changes(loc); len(starts) < len(want) {
+			t.Errorf("%s: %d changes, want %d", zone, len(starts), len(want))
+		}
+		probes := []int64{0, -86400, 4102444799, 4102531200}
+		for _, u := range starts {
+			probes = append(probes, u-1, u, u+1)
+		}
+		for range 200 {
+			probes = append(probes, r.Int64N(4102444800))
+		}
+		checkTable(t, loc, probes)
+	}
+}
+
+func checkTable(t *testing.T, loc *time.Location, probes []int64) {
+	t.Helper()
+	for _, u := range probes {
+		_, want := time.Unix(u, 0).In(loc).Zone()
+		if got := cronsched.TableOffset(loc, u); got != int64(want) {
+			t.Errorf("%v: offset at %v = %d, want %d", loc, time.Unix(u, 0).UTC(), got, want)
+		}
+	}
+}
+
+// ruleZone makes a location of a POSIX rule, which holds from the beginning.
+func ruleZone(t *testing.T, rule string) *time.Location {
+	t.Helper()
+	header := func(version byte, types, chars uint32) []byte {
+		h := append([]byte("TZif"), version)
+		h = append(h, make([]byte, 15)...)
+		for _, count := range []uint32{0, 0, 0, 1, types, chars} {
+			h = binary.BigEndian.AppendUint32(h, count)
+		}
+		return h
+	}
+	first := append(header('2', 1, 4), make([]byte, 4+1+6+4)...)
+	second := append(header('2', 1, 4), make([]byte, 8+1+6+4)...)
+	loc, err := time.LoadLocationFromTZData(rule, append(append(first, second...), "\n"+rule+"\n"...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
+}
+
+// TestTheTableIsRightOnTheLastDayOfALeapYear has changes there, where the time
+// package gives ranges that end too early.
+func TestTheTableIsRightOnTheLastDayOfALeapYear(t *testing.T) {
+	for _, rule := range []string{"AAA-1BBB,J365/12,J10/0", "AAA5BBB,J90/2,J365/3"} {
+		loc := ruleZone(t, rule)
+		var probes []int64
+		for year := 1970; year < 2100; year++ {
+			for hour := -60; hour < 60; hour++ {
+				probes = append(probes, time.Date(year, 12, 31, hour, 0, 0, 0, time.UTC).Unix())
+			}
+		}
+		checkTable(t, loc, probes)
+		if starts, _ := cronsched.OffsetRanges(loc); len(starts) < 200 {
+			t.Errorf("%s: %d changes in 130 years", rule, len(starts))
+		}
+	}
+}
+
+// TestNoZoneChangesTwiceWithinAWeek holds for every zone of the database what
+// the search relies on, and that its table is right.
+func TestNoZoneChangesTwiceWithinAWeek(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "zones.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(2, 2))
+	for _, name := range strings.Fields(string(text)) {
+		loc := location(t, name)
+		starts, offsets := cronsched.OffsetRanges(loc)
+		for i, u := range starts {
+			if i > 0 && u-starts[i-1] < 6*86400 {
+				t.Errorf("%s changes at %v and %v", name, time.Unix(starts[i-1], 0).UTC(), time.Unix(u, 0).UTC())
+			}
+			if offsets[i] < -86400 || offsets[i] > 86400 {
+				t.Errorf("%s has the offset %d", name, offsets[i])
+			}
+		}
+		probes := slices.Clone(starts)
+		for _, u := range starts {
+			probes = append(probes, u-1)
+		}
+		for range 50 {
+			probes = append(probes, r.Int64N(4102444800))
+		}
+		checkTable(t, loc, probes)
+	}
+}
