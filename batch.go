@@ -76,7 +76,7 @@ func (e *engine) join() *batch {
 	defer e.mu.Unlock()
 	if !e.batches.pending() || e.closed {
 		if e.rescue {
-			e.rearm(e.source.Mono())
+			e.rearm(e.source.Mono(), false)
 		}
 		return nil
 	}

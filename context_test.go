@@ -27,6 +27,7 @@ type probes struct {
 	ctx, child, grand, detached context.Context
 	ran                         chan struct{}
 	stop                        func() bool
+	end                         func() // what the probes' maker owes them
 }
 
 type probeKey struct{}
@@ -36,7 +37,7 @@ func probe(ctx context.Context) *probes {
 	var cancel [2]context.CancelFunc
 	p.child, cancel[0] = context.WithCancel(ctx)
 	p.grand, cancel[1] = context.WithTimeout(context.WithValue(p.child, probeKey{}, "value"), 1000*time.Hour)
-	context.AfterFunc(ctx, func() { cancel[0](); cancel[1]() })
+	p.end = func() { cancel[0](); cancel[1]() }
 	p.detached = context.WithoutCancel(ctx)
 	p.stop = context.AfterFunc(ctx, func() { close(p.ran) })
 	return p
@@ -130,31 +131,25 @@ func TestARunsContextBehavesAsTheStandardLibrarys(t *testing.T) {
 							finish()
 							runEnds()
 							_ = m.Close()
-							cancel(taskmanager.ErrStopped)
-							_ = cancel
+							cancel(taskmanager.ErrClosed)
 						}
 						synctest.Wait()
 						if !early {
 							gotProbes, wantProbes = probe(got), probe(want)
 						}
-						if end == "close after the run" {
-							// No run was there to be cancelled: without a limit the context lives on.
-							if !limited && got.Err() != nil {
-								t.Errorf("a context that nobody cancelled has ended: %v", context.Cause(got))
-							}
-						} else if g, w := gotProbes.facts(), wantProbes.facts(); g != w {
+						if g, w := gotProbes.facts(), wantProbes.facts(); g != w {
 							t.Errorf("got  %+v,\nwant %+v", g, w)
 						}
 						ended := want.Err() != nil
-						if end != "close after the run" {
-							if g, w := gotProbes.stop(), wantProbes.stop(); g != w || w == ended {
-								t.Errorf("stop of AfterFunc = %v, want %v", g, w)
-							}
+						if g, w := gotProbes.stop(), wantProbes.stop(); g != w || w == ended {
+							t.Errorf("stop of AfterFunc = %v, want %v", g, w)
 						}
 						if d, ok := got.Deadline(); ok != limited || ok && time.Until(d).Abs() > limit {
 							t.Errorf("Deadline = %v, %v", d, ok)
 						}
 						finish()
+						gotProbes.end()
+						wantProbes.end()
 						cancel(nil)
 						runEnds()
 						h.Stop()
@@ -270,4 +265,32 @@ func TestAnAfterFuncThatWasStoppedIsNotCalled(t *testing.T) {
 	if got := h.Timeouts(); got != 1 {
 		t.Errorf("Timeouts = %d, want 1", got)
 	}
+}
+
+func TestAContextThatOutlivesItsRunsEndsWithShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager()
+		kept := make(chan context.Context, 2)
+		for _, lasts := range []time.Duration{0, 10 * time.Second} { // one ends before Shutdown, one during it
+			must(m.ScheduleRecurring(lasts.String(), time.Minute, func(ctx context.Context) error {
+				kept <- ctx
+				time.Sleep(lasts)
+				return ctx.Err()
+			}, taskmanager.WithJitter(0)))
+		}
+		time.Sleep(65 * time.Second)
+		if err := m.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown = %v, want nil", err)
+		}
+		for range 2 {
+			ctx := <-kept
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), taskmanager.ErrClosed) {
+				t.Errorf("cause %v, want %v", context.Cause(ctx), taskmanager.ErrClosed)
+			}
+		}
+		if totals := m.Totals(); totals.Successes != 2 {
+			t.Errorf("Totals = %+v, want two successes", totals)
+		}
+	})
 }

@@ -76,6 +76,11 @@ func (e *engine) pump() {
 		e.pumpExactly()
 		return
 	}
+	e.pumpAs("pump")
+}
+
+// pumpAs is the pump on the real clock, for the first time or again.
+func (e *engine) pumpAs(loop string) {
 	goid := goroutineID()
 	clean := false
 	defer func() {
@@ -83,12 +88,15 @@ func (e *engine) pump() {
 			return
 		}
 		if v := recover(); v != nil {
-			e.surface("pump", v)
+			e.surface(loop, v)
 		}
 		// A panic of our own, or a task's Goexit on this goroutine: either way
 		// there may be runs left that nobody has taken.
-		go e.pumpAgain()
+		go e.pumpAs("again")
 	}()
+	if e.fault != nil {
+		e.fault(loop)
+	}
 	for more := true; more; {
 		var single *run
 		single, more = e.collect(e.source.Mono())
@@ -98,14 +106,6 @@ func (e *engine) pump() {
 		e.drain(goid)
 	}
 	clean = true
-}
-
-// pumpAgain continues for a pump that ended in the middle.
-func (e *engine) pumpAgain() {
-	if e.fault != nil {
-		e.fault("again")
-	}
-	e.pump()
 }
 
 // runHere runs r on this goroutine; what has to follow it goes on another, since
@@ -129,12 +129,15 @@ func (e *engine) collect(now int64) (single *run, more bool) {
 	var done bool
 	e.due, done = e.wheel.popDue(now, chunk, e.due[:0])
 	fired := 0
-	defer func() {
-		e.saveUnfired(e.due[fired:])
-		clear(e.due)
-		e.rearm(now)
-	}()
 	b := e.batches.get()
+	defer func() {
+		if fired < len(e.due) { // a panic of our own: what has been taken is not lost
+			e.saveUnfired(e.due[fired:])
+			e.batches.open(b)
+		}
+		clear(e.due)
+		e.rearm(now, !done)
+	}()
 	for _, n := range e.due {
 		if e.fault != nil {
 			e.fault("collect")
@@ -293,13 +296,14 @@ func (e *engine) file(n *node, when, now int64) {
 // pumping tells that the pump holds the lock and will arm the timer at its end.
 func (e *engine) pumping() bool { return len(e.due) > 0 }
 
-// rearm arms the timer for the next deadline; while a batch is open, soon, in case
-// that all who work on it are stuck. Called with engine.mu held.
-func (e *engine) rearm(now int64) {
+// rearm arms the timer for the next deadline. While a batch is open, or there is
+// more due that the caller is about to take, it is armed for soon: in case that all
+// who work on it are stuck. Called with engine.mu held.
+func (e *engine) rearm(now int64, more bool) {
 	e.due = e.due[:0]
-	when := e.wheel.wake()
-	if e.rescue = e.batches.pending() && when > now+rescueAfter; e.rescue {
-		when = now + rescueAfter
+	when, soon := e.wheel.wake(), now+rescueAfter
+	if e.rescue = more || e.batches.pending() && when > soon; e.rescue {
+		when = soon
 	}
 	if when != e.armed {
 		e.arm(when, now)
@@ -329,7 +333,7 @@ func (e *engine) pumpExactly() {
 		e.mu.Lock()
 		e.armed, e.woken = never, now
 		due, _ := e.wheel.popDue(now, int(^uint(0)>>1), nil)
-		e.rearm(now)
+		e.rearm(now, false)
 		e.mu.Unlock()
 		if len(due) == 0 {
 			return
@@ -356,7 +360,7 @@ func (e *engine) fireExactly(n *node, now int64) {
 			e.surface("pump", v)
 			e.mu.Lock()
 			e.saveUnfired([]*node{n})
-			e.rearm(now)
+			e.rearm(now, false)
 			e.mu.Unlock()
 		}
 	}()

@@ -31,11 +31,11 @@ func (t *Handle) Resume() error {
 		if !t.paused {
 			return
 		}
-		t.account(now)
-		t.paused = false
 		if s := t.seatOf(); s != nil && !s.delay && !s.at.IsZero() {
 			e.follow(t) // the wall clock may have been set
 		}
+		t.account(now)
+		t.paused = false
 	})
 }
 

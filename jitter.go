@@ -45,7 +45,7 @@ func (e *entropy) read() (uint64, error) {
 	if e.left < 8 {
 		// io.ReadFull and not rand.Read: the latter ends the process when the
 		// reader fails.
-		if _, err := io.ReadFull(e.reader, e.buf[:]); err != nil {
+		if _, err := io.ReadFull(insistent{e.reader}, e.buf[:]); err != nil {
 			return 0, err
 		}
 		e.left = len(e.buf)
@@ -55,6 +55,19 @@ func (e *entropy) read() (uint64, error) {
 	clear(e.buf[at : at+8])
 	e.left -= 8
 	return v, nil
+}
+
+// insistent makes an error of a reader that gives neither bytes nor an error, time
+// after time: io.ReadFull would ask it for ever.
+type insistent struct{ io.Reader }
+
+func (r insistent) Read(p []byte) (n int, err error) {
+	for range 100 { // as package bufio does
+		if n, err = r.Reader.Read(p); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
 }
 
 // below returns a uniform duration in [0, n); 0 if n <= 0.
@@ -68,7 +81,9 @@ func (e *entropy) below(n time.Duration) time.Duration {
 	bound := uint64(n)
 	hi, lo := bits.Mul64(e.uint64(), bound)
 	if lo < bound {
-		for threshold := -bound % bound; lo < threshold; {
+		threshold := -bound % bound
+		// The bound on draws is for a reader that always gives the same.
+		for draws := 0; lo < threshold && draws < 100; draws++ {
 			hi, lo = bits.Mul64(e.uint64(), bound)
 		}
 	}

@@ -244,8 +244,8 @@ func TestLimitsHoldInARandomCrowd(t *testing.T) {
 	if all != 0 || w.m.Totals().Ticks.Pending != 0 {
 		t.Errorf("all paused, and %d runs go on, %d ticks wait", all, w.m.Totals().Ticks.Pending)
 	}
-	for i := range 5 { // all places are free
-		w.every(fmt.Sprint("free ", i), time.Second, w.sleeper("free", 500*time.Millisecond), taskmanager.WithMaxRuns(1))
+	for i, tag := range []string{"x", "x", "y", "y", "y"} { // all places are free
+		w.every(fmt.Sprint("free ", i), time.Second, w.sleeper("free", 500*time.Millisecond), taskmanager.WithMaxRuns(1), taskmanager.WithTag(tag))
 	}
 	w.advance(time.Second)
 	if got := w.m.Totals().Running; got != 5 {
@@ -260,4 +260,14 @@ func TestRunOnceTakesNoPlace(t *testing.T) {
 	if err := w.m.RunOnce(t.Context(), "once", nothing); err != nil {
 		t.Errorf("RunOnce = %v", err)
 	}
+}
+
+func TestARunThatWaitsForTheManagersLimitHoldsNoPlaceOfItsTag(t *testing.T) {
+	w := newWorld(t, taskmanager.WithMaxConcurrentRuns(1), taskmanager.WithTagLimit("x", 1))
+	tag := taskmanager.WithTag("x")
+	w.every("long", time.Second, w.sleeper("long", 10*time.Second), taskmanager.WithMaxRuns(1))
+	w.every("x1", 2*time.Second, w.sleeper("x1", time.Second), tag, taskmanager.WithMaxRuns(2))
+	w.every("x2", 3*time.Second, w.sleeper("x2", time.Second), tag, taskmanager.WithMaxRuns(2))
+	w.advance(time.Minute)
+	w.want(t, "1s long", "11s x1", "12s x2", "14s x1", "15s x2")
 }

@@ -2,8 +2,8 @@ package taskmanager_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -311,76 +311,6 @@ func TestAStallIsOneLateRunThenTheGrid(t *testing.T) {
 	}
 }
 
-func TestPauseCountsItsTicksAndResumeMakesNoBurst(t *testing.T) {
-	w := newWorld(t)
-	h := w.every("a", time.Second, func(context.Context) error { w.note(""); return nil })
-	w.advance(2500 * time.Millisecond)
-	for range 2 { // twice is once
-		if err := h.Pause(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.advance(10 * time.Second)
-	if s := h.Snapshot(); s.State != taskmanager.Paused || !s.NextRun.IsZero() || s.Ticks.SkippedPaused != 10 {
-		t.Errorf("paused: %v, next %v, %+v", s.State, s.NextRun, s.Ticks)
-	}
-	if err := errors.Join(h.Resume(), h.Resume()); err != nil {
-		t.Fatal(err)
-	}
-	w.advance(time.Second)
-	w.want(t, "1s ", "2s ", "13s ")
-	wantTicks(t, h, taskmanager.Ledger{Ran: 3, SkippedPaused: 10})
-}
-
-func TestRescheduleStartsANewGridInPlace(t *testing.T) {
-	w := newWorld(t)
-	h := w.every("a", 10*time.Second, func(context.Context) error { w.note(""); return nil })
-	w.advance(15 * time.Second)
-	if err := h.Reschedule(2 * time.Second); err != nil {
-		t.Fatal(err)
-	}
-	w.advance(5 * time.Second)
-	w.want(t, "10s ", "17s ", "19s ")
-	wantTicks(t, h, taskmanager.Ledger{Ran: 3})
-	for _, bad := range []time.Duration{0, -time.Second} {
-		var refused *taskmanager.OptionError
-		if err := h.Reschedule(bad); !errors.As(err, &refused) || refused.Option != "interval" {
-			t.Errorf("Reschedule(%v) = %v, want an OptionError for interval", bad, err)
-		}
-	}
-	w.stop(h)
-	if err := h.Reschedule(time.Second); !errors.Is(err, taskmanager.ErrStopped) {
-		t.Errorf("Reschedule of a stopped task = %v, want %v", err, taskmanager.ErrStopped)
-	}
-}
-
-func TestRunNowIgnoresPauseAndIsNoTick(t *testing.T) {
-	w := newWorld(t)
-	gate := w.clk.NewGate()
-	h := w.ticks("a", time.Hour, func(ctx context.Context, tick taskmanager.Tick) error {
-		w.note("index %d of %v", tick.Index, tick.Scheduled.Sub(w.start))
-		return gate.Wait(ctx)
-	}, taskmanager.WithPaused())
-	w.advance(time.Minute)
-	if err := h.RunNow(); err != nil {
-		t.Fatal(err)
-	}
-	w.advance(0)
-	if err := h.RunNow(); !errors.Is(err, taskmanager.ErrAlreadyRunning) {
-		t.Errorf("RunNow beside a run = %v, want %v", err, taskmanager.ErrAlreadyRunning)
-	}
-	gate.Open()
-	if err := h.RunNow(); err != nil {
-		t.Fatal(err)
-	}
-	w.advance(0)
-	w.want(t, "1m0s index -1 of 1m0s", "1m0s index -1 of 1m0s")
-	wantTicks(t, h, taskmanager.Ledger{})
-	if got := h.TotalRuns(); got != 2 {
-		t.Errorf("TotalRuns = %d, want 2", got)
-	}
-}
-
 func TestJitterMovesTheWholeGrid(t *testing.T) {
 	w := newWorld(t)
 	offsets := map[time.Duration]bool{}
@@ -403,44 +333,6 @@ func TestJitterMovesTheWholeGrid(t *testing.T) {
 	w.advance(32 * time.Second)
 	if len(offsets) < 45 {
 		t.Errorf("50 tasks have %d different offsets", len(offsets))
-	}
-}
-
-func TestStartImmediatelyMaxRunsAndWindow(t *testing.T) {
-	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // of a fake clock
-	tests := []struct {
-		name string
-		opts []taskmanager.TaskOption
-		want []string
-	}{
-		{"immediately", []taskmanager.TaskOption{taskmanager.WithImmediately(), taskmanager.WithMaxRuns(3)}, []string{"0s 0", "10s 1", "20s 2"}},
-		{"immediately, delay", []taskmanager.TaskOption{taskmanager.WithImmediately(), taskmanager.WithFixedDelay(), taskmanager.WithMaxRuns(2)}, []string{"0s 0", "11s 1"}},
-		{"max runs", []taskmanager.TaskOption{taskmanager.WithMaxRuns(2)}, []string{"10s 1", "20s 2"}},
-		{"start", []taskmanager.TaskOption{taskmanager.WithStartAt(begin.Add(5 * time.Second)), taskmanager.WithMaxRuns(2)}, []string{"15s 1", "25s 2"}},
-		{"start in the past", []taskmanager.TaskOption{taskmanager.WithStartAt(begin.Add(-5 * time.Second)), taskmanager.WithMaxRuns(1)}, []string{"10s 1"}},
-		{"end on a tick", []taskmanager.TaskOption{taskmanager.WithEndAt(begin.Add(20 * time.Second))}, []string{"10s 1", "20s 2"}},
-		{"end before a tick", []taskmanager.TaskOption{taskmanager.WithEndAt(begin.Add(20*time.Second - 1))}, []string{"10s 1"}},
-		{"window without a tick", []taskmanager.TaskOption{taskmanager.WithStartAt(begin.Add(time.Second)), taskmanager.WithEndAt(begin.Add(9 * time.Second))}, nil},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t)
-			h := w.ticks("a", 10*time.Second, func(ctx context.Context, tick taskmanager.Tick) error {
-				w.note("%d", tick.Index)
-				return w.clk.Sleep(ctx, time.Second)
-			}, test.opts...)
-			w.advance(time.Minute)
-			w.want(t, test.want...)
-			if s := h.Snapshot(); s.State != taskmanager.Complete || s.Ticks.Due() != uint64(len(test.want)) || s.Err != nil || !s.NextRun.IsZero() {
-				t.Errorf("state %v, %d due, err %v, next %v; want complete, %d, nil, none", s.State, s.Ticks.Due(), s.Err, s.NextRun, len(test.want))
-			}
-			select {
-			case <-h.Done():
-			default:
-				t.Error("Done is not closed")
-			}
-			w.every("a", time.Hour, nothing) // its name is free
-		})
 	}
 }
 
@@ -482,57 +374,6 @@ func TestAThousandRepeatsOfReentrantCallsGiveEqualTraces(t *testing.T) {
 	}
 }
 
-func TestNamesOfLiveTasksAreUnique(t *testing.T) {
-	w := newWorld(t)
-	h := w.every("a", time.Second, nothing)
-	if _, err := w.m.ScheduleRecurring("a", time.Second, nothing); !errors.Is(err, taskmanager.ErrDuplicateName) || err.Error() != `taskmanager: duplicate task name: "a"` {
-		t.Errorf("second task of a name: %v, want %v that names it", err, taskmanager.ErrDuplicateName)
-	}
-	if got, ok := w.m.Lookup("a"); !ok || got != h {
-		t.Errorf("Lookup = %v, %v", got, ok)
-	}
-	w.advance(3 * time.Second)
-	w.stop(h)
-	if _, ok := w.m.Lookup("a"); ok {
-		t.Error("a stopped task is still found")
-	}
-	again := w.every("a", time.Minute, nothing)
-	if h.Successes() != 3 || again.Successes() != 0 {
-		t.Errorf("old handle has %d runs, new one %d, want 3 and 0", h.Successes(), again.Successes())
-	}
-}
-
-func TestTasksAreListedByOrderOfSchedulingAndByTag(t *testing.T) {
-	w := newWorld(t)
-	for i, tag := range []string{"x", "", "y", "x", "y", "x"} {
-		w.every(fmt.Sprint(i), time.Minute, nothing, taskmanager.WithTag(tag))
-	}
-	names := func(seq func(func(*taskmanager.Handle) bool)) (names []string) {
-		for h := range seq {
-			names = append(names, h.Name())
-		}
-		return names
-	}
-	if got, want := names(w.m.Tasks()), []string{"0", "1", "2", "3", "4", "5"}; !slices.Equal(got, want) {
-		t.Errorf("Tasks = %v, want %v", got, want)
-	}
-	if got, want := names(w.m.Tagged("x")), []string{"0", "3", "5"}; !slices.Equal(got, want) {
-		t.Errorf("Tagged = %v, want %v", got, want)
-	}
-	if got := w.m.StopTag("x"); got != 3 {
-		t.Errorf("StopTag = %d, want 3", got)
-	}
-	if got, want := names(w.m.Tasks()), []string{"1", "2", "4"}; !slices.Equal(got, want) {
-		t.Errorf("Tasks = %v, want %v", got, want)
-	}
-	if got := w.m.StopTag("x"); got != 0 {
-		t.Errorf("second StopTag = %d, want 0", got)
-	}
-	for range w.m.Tasks() {
-		break // must not call yield again
-	}
-}
-
 func TestSeveralManagersLiveOnOneClock(t *testing.T) {
 	clk := tasktest.NewClock(t)
 	var order []string
@@ -549,5 +390,44 @@ func TestSeveralManagersLiveOnOneClock(t *testing.T) {
 	clk.Close(managers...)
 	if want := []string{"0", "1", "2", "0", "1", "2"}; !slices.Equal(order, want) {
 		t.Errorf("runs of managers %v, want %v", order, want)
+	}
+}
+
+// On the real clock: no time is asserted.
+func TestAPreciseTaskRunsAllItsTicksHoweverItsRunsEnd(t *testing.T) {
+	for _, mishap := range mishaps {
+		m := newManager()
+		h := must(m.ScheduleRecurring("a", 2*time.Millisecond, mishap.fn, taskmanager.WithPrecise(), taskmanager.WithJitter(0),
+			taskmanager.WithBackoffCap(0), taskmanager.WithMaxRuns(5)))
+		<-h.Done()
+		if s := h.Snapshot(); s.Failures != 5 || s.State != taskmanager.Complete {
+			t.Errorf("%s: %d failures, %v; want 5, complete", mishap.name, s.Failures, s.State)
+		}
+		_ = m.Close()
+	}
+}
+
+func TestTimerSlackSpacesWakeUpsAndLosesNoTick(t *testing.T) {
+	const slack = 5 * time.Millisecond
+	clk := newHandClock()
+	m := newManager(clk.option(), taskmanager.WithTimerSlack(slack))
+	defer m.Close()
+	var handles []*taskmanager.Handle
+	for i := range 20 {
+		handles = append(handles, must(m.ScheduleRecurring(fmt.Sprint(i), time.Duration(100+i)*time.Millisecond, nothing, taskmanager.WithJitter(0))))
+	}
+	last := int64(math.MinInt64 / 2)
+	for clk.Mono() < int64(10*time.Second) {
+		clk.move(time.Duration(clk.armed() - clk.Mono()))
+		if gap := time.Duration(clk.Mono() - last); gap < slack {
+			t.Fatalf("woken %v after the last time, want at least %v", gap, slack)
+		}
+		last = clk.Mono()
+		clk.ring()
+	}
+	for _, h := range handles {
+		if s := h.Snapshot(); s.Ticks.Ran < uint64(10*time.Second/h.Interval())-1 || s.Ticks.Missed > 0 || s.Lateness.Max > slack+time.Millisecond {
+			t.Errorf("%s: %+v, late by up to %v", s.Name, s.Ticks, s.Lateness.Max)
+		}
 	}
 }

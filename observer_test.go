@@ -278,3 +278,21 @@ func TestAnObserverMayCallTheManager(t *testing.T) {
 		}
 	})
 }
+
+func TestTheRunThatFollowsSurvivesAnObserverThatCallsGoexit(t *testing.T) {
+	w := newWorld(t, taskmanager.WithMaxConcurrentRuns(1),
+		taskmanager.WithObserver(taskmanager.ObserverFunc(func(taskmanager.Event) { runtime.Goexit() })))
+	h := w.every("a", time.Second, w.sleeper("a", 1500*time.Millisecond), taskmanager.WithOverlap(taskmanager.Coalesce))
+	w.advance(10 * time.Second)
+	// Each run but the first follows right upon the one before.
+	wantTicks(t, h, taskmanager.Ledger{Ran: 7, Coalesced: 3})
+	if err := h.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(2 * time.Second)
+	w.every("b", time.Second, w.sleeper("b", 0), taskmanager.WithMaxRuns(1))
+	w.advance(time.Second)
+	if got := w.lines[len(w.lines)-1]; got != "13s b" {
+		t.Errorf("last start %q, want 13s b: the place is free", got)
+	}
+}

@@ -79,8 +79,10 @@ func WithTag(tag string) TaskOption {
 }
 
 // WithNonReentrant says whether a tick that comes while the previous run goes on
-// is kept from starting a second one. Default true. With false, runs may
-// overlap, each on a goroutine of its own.
+// is kept from starting a second one. Default true: then each run happens before
+// the next, in the sense of the memory model, whatever goroutines they are on, so
+// that what only the task touches needs no lock. With false, runs may overlap, each
+// on a goroutine of its own.
 func WithNonReentrant(on bool) TaskOption {
 	return taskOptionFunc(func(s *taskSettings) { s.NonReentrant = on })
 }

@@ -12,6 +12,9 @@ import (
 // clock, whatever the runs take; ticks that cannot be served are counted, never
 // replayed unless asked (WithOverlap).
 //
+// The first run may begin before this returns: a function that uses its own handle
+// finds it by Lookup, or is scheduled WithPaused and then resumed.
+//
 // The name must not be blank nor that of a live task (ErrDuplicateName), the
 // interval positive, fn not nil: else nothing is scheduled, and the error names
 // all that is wrong. After Shutdown: ErrClosed.
@@ -240,13 +243,14 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 
 // confFor returns a conf with these options, one that another task has if it can.
 func (m *TaskManager) confFor(s *taskSettings) *conf {
-	opts := s.RecurringOptions
-	opts.StartAt, opts.EndAt = time.Time{}, time.Time{} // these stand in the task
-	for _, c := range m.confs {
-		if c != nil && c.opts.equal(&opts) {
+	for i, c := range m.confs {
+		if c != nil && c.opts.equal(&s.RecurringOptions) {
+			m.confs[0], m.confs[i] = c, m.confs[0]
 			return c
 		}
 	}
+	opts := s.RecurringOptions
+	opts.StartAt, opts.EndAt = time.Time{}, time.Time{} // these stand in the task
 	c := &conf{m: m, opts: opts, limit: int64(opts.ExecutionTimeout)}
 	if g := m.tagGates[opts.Tag]; g != nil {
 		c.gates = append(c.gates, g)
@@ -260,7 +264,7 @@ func (m *TaskManager) confFor(s *taskSettings) *conf {
 	return c
 }
 
-// equal tells whether two tasks can share a conf. Options with a policy of the
+// equal tells whether two tasks can share a conf, whatever their windows. Options with a policy of the
 // user's never can, since functions cannot be compared.
 func (o *RecurringOptions) equal(p *RecurringOptions) bool {
 	return o.Backoff == nil && p.Backoff == nil &&

@@ -23,8 +23,9 @@ const reportLimit = 1000
 type Report struct {
 	At     time.Time `json:"at"`     // on the manager's clock
 	Totals Totals    `json:"totals"` // of all tasks, those that are gone and those not listed included
-	// Tasks are live tasks, at most 1,000, by name. Each snapshot is consistent
-	// with itself; they are taken one after the other.
+	// Tasks are the live tasks, or those that Shutdown ended; at most 1,000, by
+	// name. Each snapshot is consistent with itself; they are taken one after the
+	// other.
 	Tasks []Snapshot `json:"tasks"`
 	// Omitted is the number of live tasks that were left out for their number;
 	// TaskManager.Tasks has them all.
@@ -145,6 +146,9 @@ func (m *TaskManager) report(q selection) Report {
 	}
 	m.mu.Lock()
 	tasks := m.names.all()
+	if m.closing != nil {
+		tasks = slices.Clone(m.last)
+	}
 	m.mu.Unlock()
 	rows, matched := q.choose(tasks, func(row *row) {
 		if row.snap = (Snapshot{Name: row.task.name, Tag: row.task.conf.opts.Tag}); static {
@@ -239,8 +243,8 @@ var columns = []column{
 		}},
 	{id: "skipped", title: "skipped", number: true, compare: by(func(s *Snapshot) uint64 { return s.Ticks.Skipped() }),
 		cell: func(s *Snapshot, _ time.Time) string { return strconv.FormatUint(s.Ticks.Skipped(), 10) }},
-	{id: "missed", title: "missed", number: true, compare: by(func(s *Snapshot) uint64 { return s.Ticks.Missed }),
-		cell: func(s *Snapshot, _ time.Time) string { return strconv.FormatUint(s.Ticks.Missed, 10) }},
+	{id: "missed", title: "missed", number: true, compare: by(lost),
+		cell: func(s *Snapshot, _ time.Time) string { return strconv.FormatUint(lost(s), 10) }},
 	{id: "inflight", title: "in flight", number: true, compare: by(func(s *Snapshot) int { return s.InFlight }),
 		cell: func(s *Snapshot, _ time.Time) string { return strconv.Itoa(s.InFlight) }},
 	{id: "last", title: "last took", number: true, compare: by(func(s *Snapshot) time.Duration { return s.LastDuration }),
@@ -351,3 +355,6 @@ func oneLine(s string, limit int) string {
 	}
 	return b.String()
 }
+
+// lost is what the table has in one column: ticks that were due and will not run.
+func lost(s *Snapshot) uint64 { return s.Ticks.Missed + s.Ticks.Dropped }

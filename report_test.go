@@ -211,17 +211,21 @@ func TestReportOfManyTasksListsAThousandByName(t *testing.T) {
 	}
 }
 
-func TestReportAfterShutdownStillHasTheTotals(t *testing.T) {
+func TestReportAfterShutdownHasTheTotalsAndTheTasksItEnded(t *testing.T) {
 	m, clk := tasktest.New(t, taskmanager.WithLogger(silent))
 	s := explainStage{t, m, clk}
 	s.every(time.Second, succeeds)
 	clk.Advance(3 * time.Second)
 	clk.Close(m)
 	r := m.Report()
-	if r.Totals.Runs != 3 || r.Totals.Ticks.Ran != 3 || len(r.Tasks) != 0 || r.Totals.Tasks != 0 {
-		t.Errorf("Report() = %+v, want 3 runs and no task", r)
+	if r.Totals.Runs != 3 || r.Totals.Ticks.Ran != 3 || r.Totals.Tasks != 0 {
+		t.Errorf("Totals = %+v, want 3 runs and no live task", r.Totals)
 	}
-	text, err := json.Marshal(r)
+	if len(r.Tasks) != 1 || r.Tasks[0].Runs != 3 || r.Tasks[0].State != taskmanager.Stopped {
+		t.Errorf("Tasks = %+v, want the one that Shutdown ended", r.Tasks)
+	}
+	m, _ = tasktest.New(t)
+	text, err := json.Marshal(m.Report())
 	if err != nil || !strings.Contains(string(text), `"tasks":[]`) {
 		t.Errorf("JSON is %s, %v, want an empty list of tasks", text, err)
 	}

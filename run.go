@@ -387,7 +387,9 @@ func (e *engine) endRun(r *run, end int64, res result) (left ending) {
 	}
 	e.refile(t, end)
 	left.over = t.over()
-	left.done = t.life != live && !t.busy()
+	if left.done = t.life != live && !t.busy(); left.done {
+		t.endShared()
+	}
 	return left
 }
 

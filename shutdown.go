@@ -20,6 +20,7 @@ type shutdown struct {
 
 	mu         sync.Mutex    // guards the fields below; leaf lock
 	left       map[*run]bool // in flight
+	counted    bool          // all runs in flight are in left, or have ended
 	drained    chan struct{} // closed when none is left
 	cancelling bool
 	cancelled  []RunInfo // runs that ended since
@@ -72,7 +73,11 @@ func (m *TaskManager) Close() error {
 // drain is the first caller's Shutdown.
 func (m *TaskManager) drain(ctx context.Context, s *shutdown) error {
 	own := m.ownRun(ctx)
-	for _, t := range m.tasks() {
+	tasks := m.tasks()
+	m.mu.Lock()
+	m.last = tasks
+	m.mu.Unlock()
+	for _, t := range tasks {
 		m.end(t, stopped, ErrClosed)
 	}
 	m.await(s, own)
@@ -168,6 +173,7 @@ func (m *TaskManager) await(s *shutdown, own *run) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.counted = true
 	if len(s.left) == 0 {
 		close(s.drained)
 	}
@@ -192,7 +198,7 @@ func (s *shutdown) ended(r *run, lasted time.Duration) {
 	if s.cancelling {
 		s.cancelled = append(s.cancelled, RunInfo{Name: r.task.name, Age: lasted})
 	}
-	if len(s.left) == 0 {
+	if s.counted && len(s.left) == 0 {
 		close(s.drained)
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +27,7 @@ func TestStartAndStopUnderStress(t *testing.T) {
 	for round := range 8 {
 		m := newManager(taskmanager.WithMaxConcurrentRuns(round%3*4), taskmanager.WithTagLimit("x", 2),
 			taskmanager.WithTimerSlack(time.Duration(round%2)*time.Millisecond), taskmanager.WithShutdownGrace(time.Minute),
-			taskmanager.WithObserver(taskmanager.ObserverFunc(func(taskmanager.Event) {})))
+			taskmanager.WithObserver(taskmanager.ObserverFunc(func(taskmanager.Event) {})), taskmanager.WithLogger(slog.New(faultLog{silent.Handler(), t})))
 		var kept sync.Map // every handle
 		var runs atomic.Uint64
 		var all sync.WaitGroup
@@ -76,6 +79,21 @@ func TestStartAndStopUnderStress(t *testing.T) {
 			t.Error("nothing ran")
 		}
 	}
+}
+
+// A faultLog fails its test when the engine reports a fault of its own.
+type faultLog struct {
+	slog.Handler
+	t *testing.T
+}
+
+func (faultLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+func (f faultLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "engine") {
+		r.Attrs(func(a slog.Attr) bool { f.t.Errorf("%s: %s", r.Message, a); return true })
+	}
+	return nil
 }
 
 // randomTask schedules a task of a random kind, nil once the manager is closed.
@@ -174,7 +192,7 @@ func touch(t *testing.T, m *taskmanager.TaskManager, h *taskmanager.Handle, rand
 	}
 }
 
-func TestAThousandTasksOfEachKindLeaveNothingBehind(t *testing.T) {
+func TestThousandsOfTasksOfEachKindLeaveNothingBehind(t *testing.T) {
 	limit := taskmanager.WithExecutionTimeout(10 * time.Millisecond)
 	noBackoff := taskmanager.WithBackoffCap(0)
 	obeys := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -204,8 +222,9 @@ func TestAThousandTasksOfEachKindLeaveNothingBehind(t *testing.T) {
 			defer goleak.VerifyNone(t)
 			clk := newHandClock()
 			m := newManager(clk.option(), taskmanager.WithTagLimit("x", 1))
-			cycles := func(n int) (bytes, objects uint64) {
-				for i := range n {
+			const batch = 500
+			cycles := func() (heapObjects int64) {
+				for i := range batch {
 					h := must(m.ScheduleRecurring(fmt.Sprint(i), 10*time.Millisecond, kind.fn, append(kind.opts, taskmanager.WithJitter(0))...))
 					if name == "waiting" {
 						if err := h.RunNow(); err != nil { // a run by the clock would hold up this goroutine
@@ -227,19 +246,23 @@ func TestAThousandTasksOfEachKindLeaveNothingBehind(t *testing.T) {
 				runtime.GC()
 				var stats runtime.MemStats
 				runtime.ReadMemStats(&stats)
-				return stats.HeapAlloc, stats.HeapObjects
+				return int64(stats.HeapObjects)
 			}
-			_, _ = cycles(200) // what is kept for reuse
-			before, objects := cycles(100)
-			after, objectsAfter := cycles(1000)
-			if after > before+256<<10 || objectsAfter > objects+500 {
-				t.Errorf("heap grew by %d bytes in %d objects over 1000 tasks", int64(after-before), int64(objectsAfter-objects))
+			// What is kept for reuse, by the runtime too, grows now and then; a leak each time.
+			least, objects := int64(math.MaxInt64), cycles()
+			for range 3 {
+				now := cycles()
+				least = min(least, now-objects)
+				objects = now
+			}
+			if least > batch/4 {
+				t.Errorf("the heap grew by at least %d objects with each %d tasks", least, batch)
 			}
 			if got := clk.armed(); got != 0 {
 				t.Errorf("a timer is armed %v ahead although there is no task", time.Duration(got-clk.Mono()))
 			}
-			if got := m.Totals(); got.Tasks != 0 || got.Running != 0 || name != "waiting" && name != "reentrant" && got.Runs < 1300 {
-				t.Errorf("Totals = %+v, want 1300 runs and more, and no task left", got)
+			if got := m.Totals(); got.Tasks != 0 || got.Running != 0 || name != "waiting" && name != "reentrant" && got.Runs < 4*batch {
+				t.Errorf("Totals = %+v, want a run of each task, and no task left", got)
 			}
 			goleak.VerifyNone(t) // before Shutdown, too
 			if err := m.Close(); err != nil {

@@ -42,6 +42,7 @@ type TaskManager struct {
 	ending  map[*task]struct{} // over or never named, with a run in flight
 	retired Totals             // of tasks that are gone
 	closing *shutdown          // not nil from the first Shutdown on
+	last    []*task            // the tasks that Shutdown ended, for the last report
 }
 
 // New returns a manager that is ready for tasks. All that is wrong with its
@@ -176,6 +177,12 @@ func (m *TaskManager) Totals() Totals {
 
 // add adds a task's counts. Called with its mu held.
 func (s *Totals) add(t *task) {
+	if t.extra == nil && t.run.stage == free { // all went well: each run was a tick's
+		s.Runs += t.successes
+		s.Successes += t.successes
+		s.Ticks.Ran += t.successes
+		return
+	}
 	c, l := t.counts(), t.ledger()
 	s.Running += int(t.inFlight())
 	s.Runs += t.starts()
@@ -280,6 +287,7 @@ func (m *TaskManager) endNow(t *task, how life, reason error) (quiet, ok bool) {
 		m.ending[t] = struct{}{}
 		return false, true
 	}
+	t.endShared()
 	t.signalDone()
 	m.retired.add(t)
 	return true, true
@@ -345,6 +353,14 @@ func (t *task) cancelRuns(ended *cancelContext) {
 		}
 	})
 	(*taskContext)(t).end(ended)
+}
+
+// endShared ends the context that the runs of a task share when Shutdown has ended
+// the task and no run is in flight: a goroutine that a run started may wait for it.
+func (t *task) endShared() {
+	if t.extra != nil && t.extra.reason == ErrClosed {
+		(*taskContext)(t).end(t.conf.m.closed)
+	}
 }
 
 // closeDone closes the Done of a task that was over with a run in flight, if that

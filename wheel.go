@@ -56,10 +56,12 @@ const sparse = 8
 type wheel struct {
 	cur   int64 // the tick (when >> slotBits) up to which every slot is empty
 	count int
-	exact bool // search every slot of level 0: time is a test's
-	used  [slotCount / 64]uint64
-	slots [slotCount][]*node
-	spare [32][][]*node // emptied slots' arrays by log2 of their capacity
+	// warmed is of no use but to keep the loads of task.warm from being left out.
+	warmed int64
+	exact  bool // search every slot of level 0: time is a test's
+	used   [slotCount / 64]uint64
+	slots  [slotCount][]*node
+	spare  [32][][]*node // emptied slots' arrays by log2 of their capacity
 }
 
 // shift is the number of bits that turn a tick into a slot number of the level.
@@ -242,7 +244,7 @@ func (w *wheel) popDue(now int64, limit int, out []*node) (due []*node, done boo
 			out = w.popTail(s, limit, out)
 			continue
 		}
-		return w.popPart(s, now, out), true
+		return w.popPart(s, now, limit, out)
 	}
 	w.cur = max(w.cur, end)
 	return out, true
@@ -255,6 +257,9 @@ func (w *wheel) popTail(s, limit int, out []*node) []*node {
 	for _, n := range slot[keep:] {
 		n.slot = 0
 		out = append(out, n)
+		if n.task != nil {
+			w.warmed += n.task.warm()
+		}
 	}
 	w.count -= len(slot) - keep
 	if keep == 0 {
@@ -267,17 +272,20 @@ func (w *wheel) popTail(s, limit int, out []*node) []*node {
 }
 
 // popPart takes what is due out of the slot in progress.
-func (w *wheel) popPart(s int, now int64, out []*node) []*node {
+func (w *wheel) popPart(s int, now int64, limit int, out []*node) (due []*node, done bool) {
 	for i := 0; i < len(w.slots[s]); {
 		n := w.slots[s][i]
 		if n.when > now {
 			i++
 			continue
 		}
+		if len(out) >= limit {
+			return out, false
+		}
 		w.unfile(s, i)
 		out = append(out, n)
 	}
-	return out
+	return out, true
 }
 
 // wake is the instant to be woken at: the next deadline, or the end of a dense
@@ -297,6 +305,9 @@ func (w *wheel) wake() int64 {
 		case len(slot) <= sparse || l == 0 && w.exact:
 			for _, n := range slot {
 				next = min(next, n.when)
+			}
+			if l == levels-1 { // it may be beyond the slot, and hide earlier ones behind that
+				next = min(next, (tick+1<<shift(l))<<slotBits)
 			}
 		case l == 0:
 			next = min(next, (tick+1)<<slotBits)

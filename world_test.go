@@ -98,7 +98,7 @@ func (w *world) checkBooks() {
 		sum = plus(sum, g.h.Ticks())
 		opts := g.h.Options()
 		over := g.h.Err() != nil && g.until == 0 || g.h.State() == taskmanager.Complete
-		if g.every == 0 || over || g.h.Interval() != g.every || opts.Jitter > 0 || opts.FixedDelay || opts.MaxRuns > 0 || !opts.EndAt.IsZero() {
+		if g.every == 0 || over || g.h.Interval() != g.every || opts.Jitter > 0 || opts.FixedDelay || opts.MaxRuns > 0 || !opts.StartAt.IsZero() || !opts.EndAt.IsZero() {
 			continue
 		}
 		until := w.age

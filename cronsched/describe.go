@@ -12,6 +12,14 @@ import (
 // "At 09:00:00, Monday to Friday, in Asia/Shanghai".
 func (e *Expression) Describe() string {
 	f := e.fieldTexts()
+	for k, full := range map[int]bool{
+		secondField: e.second == 1<<60-1, minuteField: e.minute == 1<<60-1,
+		hourField: e.hour == 1<<24-1, monthField: e.month == 1<<13-2, yearField: f[yearField] == "*/1",
+	} {
+		if full {
+			f[k] = "*" // however it was written
+		}
+	}
 	parts := []string{e.describeTime(f)}
 	days := describeDays(f[domField], f[dowField])
 	if days == "" && strings.HasPrefix(parts[0], "At ") && !strings.Contains(parts[0], "every") {
@@ -108,7 +116,7 @@ func (e *Expression) describeTime(f [fieldCount]string) string {
 	switch {
 	case second == "*":
 		b.WriteString("Every second")
-	case isPlainStep(second):
+	case isEvenStep(second):
 		b.WriteString("Every " + second[2:] + " seconds")
 	case second != "0":
 		b.WriteString("At " + describeValues(secondField, second, e.second))
@@ -118,12 +126,12 @@ func (e *Expression) describeTime(f [fieldCount]string) string {
 		return "Every hour, on the hour"
 	case b.Len() == 0 && minute == "*":
 		b.WriteString("Every minute")
-	case b.Len() == 0 && isPlainStep(minute):
+	case b.Len() == 0 && isEvenStep(minute):
 		b.WriteString("Every " + minute[2:] + " minutes")
 	case b.Len() == 0:
 		b.WriteString("At " + describeValues(minuteField, minute, e.minute))
 	case minute == "*":
-		if second != "*" && !isPlainStep(second) {
+		if second != "*" && !isEvenStep(second) {
 			b.WriteString(" of every minute")
 		}
 	default:
@@ -132,10 +140,10 @@ func (e *Expression) describeTime(f [fieldCount]string) string {
 	low, high, isRange := plainRange(hour)
 	switch {
 	case hour == "*":
-		if minute != "*" && !isPlainStep(minute) {
+		if minute != "*" && !isEvenStep(minute) {
 			b.WriteString(" of every hour")
 		}
-	case isRange && (minute == "*" || isPlainStep(minute)):
+	case isRange && (minute == "*" || isEvenStep(minute)):
 		fmt.Fprintf(&b, " from %02d:00 to %02d:59", low, high)
 	default:
 		b.WriteString(" of " + describeValues(hourField, hour, uint64(e.hour)))
@@ -147,10 +155,11 @@ func (e *Expression) describeTime(f [fieldCount]string) string {
 const shownRuns = 8
 
 // describeValues puts the values of a time field into words: every nth if that
-// is how it was written, else the values themselves, if they are not too many.
+// is how it was written and the step divides the field, else the values
+// themselves, if they are not too many.
 func describeValues(k int, text string, set uint64) string {
 	name := fields[k].name
-	if isPlainStep(text) {
+	if n, err := strconv.Atoi(strings.TrimPrefix(text, "*/")); isPlainStep(text) && err == nil && (fields[k].max+1)%n == 0 {
 		return "every " + ordinal(text[2:]) + " " + name
 	}
 	var runs []string
@@ -167,7 +176,11 @@ func describeValues(k int, text string, set uint64) string {
 			runs = append(runs, fmt.Sprintf("%d to %d", low, low+length-1))
 		}
 	}
-	if len(runs) > shownRuns {
+	switch {
+	case len(runs) <= shownRuns:
+	case isPlainStep(text):
+		return "every " + ordinal(text[2:]) + " " + name
+	default:
 		return name + " " + text
 	}
 	return plural(bits.OnesCount64(set), name) + " " + join(runs, "and")
@@ -214,25 +227,62 @@ func describeItem(k int, item string) string {
 	}
 	values, step, stepped := strings.Cut(item, "/")
 	low, high, ranged := strings.Cut(values, "-")
+	switch {
+	case stepped && step != "1":
+		return describeStep(k, low, high, step)
+	case low == "*":
+		return "every " + unitName(k)
+	case stepped && !ranged:
+		return describeStep(k, low, high, step)
+	}
 	text := valueName(k, low)
 	if ranged {
 		text += " to " + valueName(k, high)
 	}
-	if k == domField && low != "*" {
+	if k == domField {
 		text = plural(1+len(high), "day") + " " + text
 	}
-	switch {
-	case low == "*":
-		text = "every " + unitName(k)
-		if stepped {
-			text = "every " + ordinal(step) + " " + unitName(k)
-		}
-	case stepped && ranged:
-		text = "every " + ordinal(step) + " " + unitName(k) + " from " + text
-	case stepped:
-		text = "every " + ordinal(step) + " " + unitName(k) + " from " + text + " on"
-	}
 	return text
+}
+
+// describeStep puts an item with a step into words. Only those values count
+// that the step reaches; weekdays are named one by one.
+func describeStep(k int, low, high, step string) string {
+	first, last := fields[k].min, fields[k].max
+	if k == dowField {
+		last = 6
+	}
+	if low != "*" {
+		first = valueOf(k, low)
+	}
+	if high != "" {
+		if last = valueOf(k, high); last < first {
+			last = 7 // SUN ends the week
+		}
+	}
+	n, err := strconv.Atoi(step)
+	if err != nil {
+		n = tooLarge
+	}
+	one := func(v int) string { return describeItem(k, strconv.Itoa(v)) }
+	switch {
+	case first+n > last:
+		return one(first)
+	case k == dowField:
+		var days []string
+		for v := first; v <= last; v += n {
+			days = append(days, one(v))
+		}
+		return join(days, "and")
+	}
+	text := unitName(k) + " from " + one(first)
+	if n > 1 {
+		text = ordinal(step) + " " + text
+	}
+	if high == "" {
+		return "every " + text + " on"
+	}
+	return "every " + text + " to " + valueName(k, high)
 }
 
 // unitName gives what a field counts.
@@ -243,18 +293,22 @@ func unitName(k int) string {
 	return fields[k].name
 }
 
+// valueOf gives the value that a number or a name stands for.
+func valueOf(k int, text string) int {
+	if v := nameIndex(fields[k].names, text); v >= 0 {
+		return fields[k].min + v
+	}
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
 // valueName gives a month's or a weekday's name, else the number as it is.
 func valueName(k int, text string) string {
-	v := nameIndex(fields[k].names, text)
-	if n, err := strconv.Atoi(text); err == nil {
-		v = n - fields[k].min
-	}
-	switch {
-	case v < 0:
-	case k == monthField:
-		return time.Month(v + 1).String()
-	case k == dowField:
-		return time.Weekday(v % 7).String()
+	switch k {
+	case monthField:
+		return time.Month(valueOf(k, text)).String()
+	case dowField:
+		return time.Weekday(valueOf(k, text) % 7).String()
 	}
 	return text
 }
@@ -262,6 +316,13 @@ func valueName(k int, text string) string {
 // isPlainStep reports whether a field is */n.
 func isPlainStep(text string) bool {
 	return strings.HasPrefix(text, "*/") && strings.IndexByte(text, ',') < 0
+}
+
+// isEvenStep reports whether a second or minute field is */n with an n that
+// divides 60, so that the same time lies between all of its values.
+func isEvenStep(text string) bool {
+	n, err := strconv.Atoi(strings.TrimPrefix(text, "*/"))
+	return isPlainStep(text) && err == nil && 60%n == 0
 }
 
 // plainRange reads a-b in numbers.

@@ -41,9 +41,16 @@ func (e *Expression) next(u int64) int64 {
 			return noInstant
 		}
 		// Nothing matches between w and m, so all ranges up to m's are passed.
-		i = z.rangeShowing(m)
+		// In any location, however often it changes, the search goes forward.
+		for i = max(z.rangeShowing(m), i+1); m >= z.ranges[i].wallEnd(); {
+			i++
+		}
 		r = &z.ranges[i]
 		if m >= r.wallStart() {
+			if e.overlap == OverlapFirst && m < r.fresh {
+				w = m
+				continue
+			}
 			return m - r.offset
 		}
 		if e.gap == GapAfter {
@@ -83,12 +90,17 @@ func (e *Expression) prev(u int64) int64 {
 		if m == noWall {
 			return noInstant
 		}
-		i = z.rangeShowingLast(m)
-		if e.overlap == OverlapFirst && m < z.ranges[i].fresh {
+		// i is not 0 here, the first range has no beginning. In any location,
+		// however often it changes, the search goes back.
+		for i = min(z.rangeShowingLast(m), i-1); m < z.ranges[i].wallStart(); {
 			i--
 		}
 		r = &z.ranges[i]
 		if m < r.wallEnd() {
+			if e.overlap == OverlapFirst && m < r.fresh {
+				w = m
+				continue
+			}
 			return m - r.offset
 		}
 		if e.gap == GapAfter {

@@ -163,7 +163,7 @@ func (e *Expression) lintChange(before, after, m int64) (Warning, bool) {
 	change := fmt.Sprintf("%s: the clock in %s goes from %s to %s, ", wallDate(before), e.zone.loc, clockTime(before), clockTime(after))
 	if before < after {
 		switch {
-		case everyHour:
+		case everyHour && e.keepsPace(after-before):
 			return Warning{}, false // no real time is left out
 		case e.gap == GapAfter:
 			return Warning{"skipped-time", change + clockTime(m) + " does not exist and fires at " + clockTime(after) + " instead"}, true
@@ -179,6 +179,15 @@ func (e *Expression) lintChange(before, after, m int64) (Warning, bool) {
 		return Warning{"repeated-time", change + clockTime(m) + " is shown twice and fires both times"}, true
 	}
 	return Warning{"repeated-time", change + clockTime(m) + " is shown twice and fires the first time only; overlap=both would fire both times"}, true
+}
+
+// keepsPace reports whether an expression of every hour fires at the same
+// intervals of real time over a gap: within an hour, its minutes are the same
+// when moved by the gap.
+func (e *Expression) keepsPace(gap int64) bool {
+	shift := gap / 60 % 60
+	moved := (e.minute<<shift | e.minute>>(60-shift)) & (1<<60 - 1)
+	return gap < secondsPerDay && gap%60 == 0 && moved == e.minute
 }
 
 // wallDate gives a wall second's date.

@@ -1,5 +1,7 @@
 package cronsched
 
+import "strings"
+
 // ParseCron parses a cron expression of five to seven fields: [second] minute
 // hour day-of-month month day-of-week [year]. The package comment has the
 // grammar. The expression is in UTC, with GapSkip and OverlapFirst; In,
@@ -450,7 +452,12 @@ func (p *parser) set(k, low, high, step int) {
 func (p *parser) reversed(k, from, endFrom int) error {
 	a, b := p.src[from:endFrom-1], p.src[endFrom:p.pos]
 	top, bottom := p.dialect.ends(k)
-	want := "a range runs upwards; write " + a + "-" + top + "," + bottom + "-" + b
+	want := "a range runs upwards; write "
+	if k == dowField && p.dialect != quartz && strings.TrimLeft(a, "0") == "7" {
+		want += bottom + "-" + b // 7 is Sunday: the range begins the week
+	} else {
+		want += a + "-" + top + "," + bottom + "-" + b
+	}
 	return p.fail(fields[k].name, from, p.pos, want)
 }
 

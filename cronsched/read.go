@@ -200,7 +200,13 @@ func (r *reader) option(word string, from int) error {
 		if key == "end" {
 			t, r.end = &r.p.end, at
 		}
-		return r.instant(t, key, func() (string, int) { return value, at })
+		if err := r.instant(t, key, func() (string, int) { return value, at }); err != nil {
+			return err
+		}
+		if t.IsZero() { // it would leave the side open
+			return fail("want an instant after 0001-01-01T00:00:00Z; leave " + key + "= out for no limit")
+		}
+		return nil
 	case "calendar":
 		if err := checkCalendarName(value); err != nil || value == "" {
 			return fail("want a calendar's name, of any characters but blanks and control characters")
@@ -255,7 +261,9 @@ func (r *reader) instant(into *time.Time, field string, word func() (string, int
 	value, at := word()
 	var t time.Time
 	if len(value) <= 64 { // the time package quotes the whole text in its error
-		if err := t.UnmarshalText([]byte(value)); err == nil {
+		err := t.UnmarshalText([]byte(value))
+		_, offset := t.Zone() // the time package takes 24 hours, RFC 3339 does not
+		if err == nil && -secondsPerDay < offset && offset < secondsPerDay {
 			*into = plainInstant(t)
 			return nil
 		}
@@ -270,7 +278,9 @@ func (r *reader) finish() error {
 		return &ParseError{Field: "roll", Text: "", Offset: len(r.src), Want: "roll= needs a calendar= whose excluded instants it moves"}
 	}
 	if !p.start.IsZero() && !p.end.IsZero() && p.end.Before(p.start) {
-		return &ParseError{Field: "end", Text: formatInstant(p.end), Offset: r.end, Want: "the end is before the start"}
+		text, _, _ := strings.Cut(r.src[r.end:], " ")
+		text, _, _ = strings.Cut(text, "\t")
+		return &ParseError{Field: "end", Text: text, Offset: r.end, Want: "the end is before the start"}
 	}
 	p.setWindow(p.start, p.end)
 	return nil

@@ -21,7 +21,7 @@ import "time"
 
 const (
 	rollDays = 366
-	// probeLimit bounds the questions to the calendar in one search. Only an
+	// probeLimit bounds the questions to the calendar in each half of a search. Only an
 	// expression whose times are closed for years comes near it, or one of
 	// many times on few days with a calendar that is no Spanner.
 	probeLimit = 50_000
@@ -31,6 +31,19 @@ const (
 type rollSearch struct {
 	*plan
 	probes int
+	// shut remembers for a few times of day where no target was found, so that
+	// a calendar that is closed for years is not asked about the same year
+	// again for each candidate. A time's place is its second modulo the size.
+	shut [13]shutDays
+}
+
+// shutDays are the wall seconds from, from+1 day, … up to to, at none of which
+// something can fire.
+type shutDays struct{ from, to int64 }
+
+// has reports whether w is one of them.
+func (d *shutDays) has(w int64) bool {
+	return d.from <= w && w <= d.to && (w-d.from)%secondsPerDay == 0 && d.from != d.to
 }
 
 func (s *rollSearch) span(u int64) span {
@@ -74,19 +87,32 @@ func (e *Expression) regularWall(u int64) (w int64, ok bool) {
 
 // target gives where the excluded instant u moves to.
 func (s *rollSearch) target(u int64) (int64, bool) {
-	w, ok := s.expr.regularWall(u)
+	begin, ok := s.expr.regularWall(u)
 	if !ok {
 		return 0, false
 	}
-	for range rollDays {
-		w += s.roll.towards() * secondsPerDay
+	shut := &s.shut[begin%secondsPerDay%int64(len(s.shut))]
+	step := s.roll.towards() * secondsPerDay
+	w := begin
+	for w != begin+rollDays*step {
+		w += step
 		if uint64(w) >= wallLimit {
 			break
+		}
+		if shut.has(w) {
+			// On to the last of them, but not too far.
+			if step > 0 {
+				w = min(shut.to, begin+rollDays*step)
+			} else {
+				w = max(shut.from, begin+rollDays*step)
+			}
+			continue
 		}
 		if u, ok := s.expr.zone.firstShowing(w); ok && !s.span(u).excluded {
 			return u, true
 		}
 	}
+	*shut = shutDays{min(begin, w), max(begin, w)}
 	return 0, false
 }
 
@@ -134,6 +160,7 @@ func (s *rollSearch) isTarget(x int64, forward bool) (found bool, bound int64) {
 func (p *plan) nextRolled(u int64) (int64, reason) {
 	search := rollSearch{plan: p}
 	limit, why := search.nextDirect(u)
+	search.probes = 0 // a fruitless half must not starve the other
 	if x, ok := search.nextTarget(u, limit); ok {
 		limit, why = x, due
 	}
@@ -218,6 +245,7 @@ func (z *zone) skipBackTo(x, bound int64) int64 {
 func (p *plan) prevRolled(u int64) (int64, reason) {
 	search := rollSearch{plan: p}
 	limit, why := search.prevDirect(u)
+	search.probes = 0
 	if x, ok := search.prevTarget(u, limit); ok {
 		limit, why = x, due
 	}

@@ -209,3 +209,81 @@ func TestRollOfManyTimesOnFewDaysIsBounded(t *testing.T) {
 		t.Errorf("Next took %v", took)
 	}
 }
+
+// TestARollOutlastsAClosedCalendar has calendars that are no Spanners and are
+// closed for years: with a roll, the search goes through as many candidates as
+// without.
+func TestARollOutlastsAClosedCalendar(t *testing.T) {
+	from, to := date(2020, 1, 1), date(2024, 1, 1)
+	years := calendarFunc(func(t time.Time) bool { return !t.Before(from) && t.Before(to) })
+	for _, text := range []string{
+		"0 9 * * *", "0 9,17 * * MON-FRI", "0 */6 * * * tz=Europe/Berlin", "30 2 * * * tz=Europe/Berlin", "0 0 1 * *",
+	} {
+		plain := bound(t, text+" calendar=c", years)
+		next := bound(t, text+" calendar=c roll=next", years)
+		previous := bound(t, text+" calendar=c roll=previous", years)
+		// In the middle, what rolls comes from a year around at most: both ends
+		// are too far away for it.
+		inside := from.AddDate(1, 6, 0)
+		if want, ok := plain.Next(inside); !ok {
+			t.Errorf("%s: no Next of %v", text, inside)
+		} else if got, ok := previous.Next(inside); !ok || !got.Equal(want) {
+			t.Errorf("%s roll=previous: Next(%v) = %v, %v, want %v", text, inside, got, ok, want)
+		} else if got, ok := next.Next(inside); !ok || got.Before(to) || got.After(want) {
+			t.Errorf("%s roll=next: Next(%v) = %v, %v, want from %v to %v", text, inside, got, ok, to, want)
+		}
+		inside = to.AddDate(-1, -6, 0)
+		if want, ok := plain.Prev(inside); !ok {
+			t.Errorf("%s: no Prev of %v", text, inside)
+		} else if got, ok := next.Prev(inside); !ok || !got.Equal(want) {
+			t.Errorf("%s roll=next: Prev(%v) = %v, %v, want %v", text, inside, got, ok, want)
+		} else if got, ok := previous.Prev(inside); !ok || !got.Before(from) || got.Before(want) {
+			t.Errorf("%s roll=previous: Prev(%v) = %v, %v, want from %v to %v", text, inside, got, ok, want, from)
+		}
+	}
+}
+
+// TestALongRunOfHolidaysIsCheap: a run of days is one stretch however long.
+func TestALongRunOfHolidaysIsCheap(t *testing.T) {
+	var days []time.Time
+	for d := date(1960, 1, 1); d.Year() < 2110; d = d.AddDate(0, 0, 1) {
+		days = append(days, d)
+	}
+	never := cronsched.HolidayCalendar(days, location(t, "America/New_York"))
+	for _, text := range []string{"* * * * * *", "0 9 * * *", "every 1s", "every 24h"} {
+		for _, roll := range []string{"", " roll=next", " roll=previous"} {
+			s := bound(t, text+" calendar=c"+roll, never)
+			begin := time.Now()
+			if next, ok := s.Next(date(2026, 1, 1)); ok && never.Excludes(next) {
+				t.Errorf("%s%s: Next = %v, which is excluded", text, roll, next)
+			}
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("%s%s: Next took %v", text, roll, took)
+			}
+		}
+	}
+}
+
+// TestATargetIsFoundThoughAllElseIsClosed has a few open days in a calendar of
+// very many short closed stretches: looking for instants that need no roll is
+// in vain for 10,000 candidates, and those that roll are found all the same.
+func TestATargetIsFoundThoughAllElseIsClosed(t *testing.T) {
+	open := date(2026, 10, 3) // a Saturday
+	days := cronsched.InvertCalendar(cronsched.CompositeCalendar(
+		cronsched.CronCalendar(expression(t, "15-20 30 3 * * *", "UTC")),
+		cronsched.HolidayCalendar([]time.Time{open}, nil)))
+	want := open.Add(9*time.Hour + 15*time.Minute)
+	next := bound(t, "0 15,45 9,17 * * FRI calendar=c roll=next", days)
+	if got, ok := next.Next(want.Add(-time.Second)); !ok || !got.Equal(want) {
+		t.Errorf("Next = %v, %v, want %v", got, ok, want)
+	}
+	previous := bound(t, "0 15,45 9,17 * * SUN calendar=c roll=previous", days)
+	if got, ok := previous.Prev(want.Add(time.Second)); !ok || !got.Equal(want) {
+		t.Errorf("Prev = %v, %v, want %v", got, ok, want)
+	}
+}
+
+// A calendarFunc is a calendar that is no Spanner.
+type calendarFunc func(t time.Time) bool
+
+func (f calendarFunc) Excludes(t time.Time) bool { return f(t) }

@@ -162,6 +162,8 @@ func TestErrorsSayWhatIsWrongAndWhere(t *testing.T) {
 		{"every 1m x2147483648", "every", "x2147483648", 9, "x2147483647"},
 		{"every 1m 5", "every", "5", 9, "total number"},
 		{"once", "once", "", 4, "RFC 3339"},
+		{"once 9999-12-31T23:59:59-24:00", "once", "9999-12-31T23:59:59-24:00", 5, "RFC 3339"},
+		{"manual start=2026-01-01T00:00:00+24:00", "start", "2026-01-01T00:00:00+24:00", 13, "RFC 3339"},
 		{"once tomorrow", "once", "tomorrow", 5, "RFC 3339"},
 		{"once 2026-02-30T00:00:00Z", "once", "2026-02-30T00:00:00Z", 5, "RFC 3339"},
 		{"once 2026-01-01T00:00:00", "once", "2026-01-01T00:00:00", 5, "RFC 3339"},
@@ -186,6 +188,11 @@ func TestErrorsSayWhatIsWrongAndWhere(t *testing.T) {
 		{"0 3 * * * tz=UTC 5", "schedule", "5", 17, "tz="},
 		{"0 3 * * * tz=UTC tz=UTC", "tz", "tz=UTC", 17, "twice"},
 		{"0 3 * * * start=yesterday", "start", "yesterday", 16, "RFC 3339"},
+		{"0 3 * * * end=2025-01-01T00:00:00.50+00:00\tstart=2026-01-01T00:00:00Z", "end", "2025-01-01T00:00:00.50+00:00", 14, "before the start"},
+		{"0 3 * * * end=0001-01-01T00:00:00Z", "end", "0001-01-01T00:00:00Z", 14, "no limit"},
+		{"every 1m start=0001-01-01T02:00:00+02:00", "start", "0001-01-01T02:00:00+02:00", 15, "no limit"},
+		{"* * * * 7-1", "day-of-week", "7-1", 8, "write SUN-1"},
+		{"* * * * 07-TUE", "day-of-week", "07-TUE", 8, "write SUN-TUE"},
 		{"0 3 * * * calendar=weekend=x start=2026-01-01T00:00:00Z end=2025-01-01T00:00:00Z", "end", "2025-01-01T00:00:00Z", 60, "before the start"},
 	} {
 		_, err := cronsched.Parse(c.text)

@@ -39,39 +39,49 @@ func (c wallCalendar) spanAt(u int64) span {
 // HolidayCalendar excludes whole days: the dates that the given times show,
 // each in its own location, as days of loc's wall clock. A nil loc is UTC.
 func HolidayCalendar(dates []time.Time, loc *time.Location) Spanner {
-	days := make(holidays, len(dates))
+	days := make([]int64, len(dates))
 	for i, d := range dates {
 		year, month, day := d.Date()
 		days[i] = time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / secondsPerDay
 	}
 	slices.Sort(days)
-	return newWallCalendar(loc, slices.Compact(days))
+	var runs holidays
+	for _, day := range days {
+		if n := len(runs); n > 0 && day <= runs[n-1].end {
+			runs[n-1].end = day + 1
+		} else {
+			runs = append(runs, dayRun{day, day + 1})
+		}
+	}
+	return newWallCalendar(loc, runs)
 }
 
-// holidays are day numbers in order.
-type holidays []int64
+// A dayRun is a run of day numbers, end exclusive.
+type dayRun struct{ first, end int64 }
+
+// holidays are runs in order that do not touch.
+type holidays []dayRun
 
 func (h holidays) stretch(w int64) (from, to int64, excluded bool) {
 	day := floorDiv(w, secondsPerDay)
-	i, excluded := slices.BinarySearch(h, day)
-	if !excluded {
-		from, to = -endOfTime, endOfTime
-		if i > 0 {
-			from = (h[i-1] + 1) * secondsPerDay
+	// The first run that ends after the day.
+	i, _ := slices.BinarySearchFunc(h, day, func(r dayRun, day int64) int {
+		if r.end > day {
+			return 1
 		}
-		if i < len(h) {
-			to = h[i] * secondsPerDay
-		}
-		return from, to, false
+		return -1
+	})
+	if i < len(h) && h[i].first <= day {
+		return h[i].first * secondsPerDay, h[i].end * secondsPerDay, true
 	}
-	first, last := i, i
-	for first > 0 && h[first-1] == h[first]-1 {
-		first--
+	from, to = -endOfTime, endOfTime
+	if i > 0 {
+		from = h[i-1].end * secondsPerDay
 	}
-	for last < len(h)-1 && h[last+1] == h[last]+1 {
-		last++
+	if i < len(h) {
+		to = h[i].first * secondsPerDay
 	}
-	return h[first] * secondsPerDay, (h[last] + 1) * secondsPerDay, true
+	return from, to, false
 }
 
 // WeeklyCalendar excludes the given weekdays of loc's wall clock; none given

@@ -2,6 +2,7 @@ package cronsched_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -120,4 +121,60 @@ func TestNoZoneChangesTwiceWithinAWeek(t *testing.T) {
 		}
 		checkTable(t, loc, probes)
 	}
+}
+
+// TestLocationsThatChangeOften draws locations that are not of the database:
+// their offsets change every few hours, so that a wall second is shown many
+// times. Every search still goes on, ends, and tells instants that match.
+func TestLocationsThatChangeOften(t *testing.T) {
+	r := random(31)
+	for k := range rounds(t, 60) {
+		loc := restlessLocation(t, r, fmt.Sprint("Restless", k))
+		for _, text := range []string{"* * * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *"} {
+			gap, overlap := cronsched.Gap(r.IntN(2)), cronsched.Overlap(r.IntN(2))
+			e := expression(t, text, "UTC").In(loc).WithGap(gap).WithOverlap(overlap)
+			for p, n := time.Unix(1e9-86400, 0), 0; n < 200; n++ {
+				next, ok := e.Next(p)
+				if !ok || !next.After(p) || !e.Matches(next) {
+					t.Fatalf("%q gap=%v overlap=%v: Next(%v) = %v, %v", text, gap, overlap, p, next, ok)
+				}
+				p = next.Add(time.Duration(r.IntN(200)) * time.Second)
+			}
+			for p, n := time.Unix(1e9+2*86400, 0), 0; n < 200; n++ {
+				prev, ok := e.Prev(p)
+				if !ok || !prev.Before(p) || !e.Matches(prev) {
+					t.Fatalf("%q gap=%v overlap=%v: Prev(%v) = %v, %v", text, gap, overlap, p, prev, ok)
+				}
+				p = prev.Add(-time.Duration(r.IntN(200)) * time.Second)
+			}
+		}
+	}
+}
+
+// restlessLocation makes a location of zone data in the format of RFC 8536,
+// version 1.
+func restlessLocation(t *testing.T, r *rand.Rand, name string) *time.Location {
+	t.Helper()
+	offsets := []int32{0, 3600, 7200, -3600, 1800, 43200, -43200, 10800}
+	changes := 2 + r.IntN(6)
+	data := append([]byte("TZif"), make([]byte, 16)...)
+	for _, n := range []int{0, 0, 0, changes, len(offsets), len("X\x00")} {
+		data = binary.BigEndian.AppendUint32(data, uint32(n))
+	}
+	at := uint32(1e9)
+	for range changes {
+		at += 600 + r.Uint32N(8000)
+		data = binary.BigEndian.AppendUint32(data, at)
+	}
+	for range changes {
+		data = append(data, byte(r.IntN(len(offsets))))
+	}
+	for _, offset := range offsets {
+		data = append(binary.BigEndian.AppendUint32(data, uint32(offset)), 0, 0)
+	}
+	loc, err := time.LoadLocationFromTZData(name, append(data, "X\x00"...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
 }

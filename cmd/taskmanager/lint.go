@@ -154,6 +154,9 @@ func scheduleOf(line string) (string, bool) {
 		return "", false
 	}
 	if words[0][0] == '@' && words[0] != "@every" {
+		if areOptions(words[1:]) {
+			return line, true
+		}
 		return words[0], true
 	}
 	// The expression goes as far as words look like fields of one.
@@ -161,15 +164,36 @@ func scheduleOf(line string) (string, bool) {
 	for n < len(words) && n < 7 && looksLikeField(words[n]) {
 		n++
 	}
-	if n < 5 || n == len(words) {
+	if n < 5 || n == len(words) || areOptions(words[n:]) {
 		return line, true
 	}
 	return strings.Join(words[:n], " "), true
 }
 
+// areOptions reports whether the words after an expression are a schedule's
+// options, be they wrong, and not a command: the first is one of those that
+// there are, or all of them look like one.
+func areOptions(words []string) bool {
+	for i, word := range words {
+		key, _, ok := strings.Cut(word, "=")
+		switch key {
+		case "tz", "gap", "overlap", "start", "end", "calendar", "roll":
+			if ok && i == 0 {
+				return true
+			}
+		}
+		if !ok || key == "" || strings.Trim(key, "abcdefghijklmnopqrstuvwxyz") != "" {
+			return false
+		}
+	}
+	return len(words) > 0
+}
+
 func looksLikeField(word string) bool {
 	if strings.IndexByte("0123456789*?", word[0]) >= 0 {
-		return true
+		// 7z is a command; 15W, 5L and 1-5x are fields, the last a wrong one.
+		after := strings.ToUpper(strings.TrimLeft(word, "0123456789"))
+		return after == "" || after == "W" || after == "L" || after[0] < 'A' || after[0] > 'Z'
 	}
 	const names = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC SUN MON TUE WED THU FRI SAT L LW"
 	first := strings.ToUpper(word)

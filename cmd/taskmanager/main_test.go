@@ -95,6 +95,15 @@ func TestAnswers(t *testing.T) {
 			stdin:  "0 25 * * * /bin/x\n# - / # ,\n- / # ,\n",
 			stdout: "-:1: error: cronsched: hour: \"25\" at offset 2: out of range; want *, a value 0-23, a range a-b, a step */n, a/n or a-b/n, or a list of these\n-:3: error: cronsched: expression: at offset 7: too few fields: want [second] minute hour day-of-month month day-of-week [year]\n",
 		},
+		{
+			name: "lint wrong options", args: []string{"lint", "-f", "-"}, code: exitUsage,
+			stdin: "0 3 * * * tz=Mars/City\n0 0 3 * * FRI tz=UTC overlap=twice\n@daily gap=before x\n@daily calender=x\n0 3 * * * home=/ /bin/x\n0 3 * * * 7z a b\n@daily A=b\n0 0 3 * * 1-5x y\n",
+			stdout: "-:1: error: cronsched: tz: \"Mars/City\" at offset 13: unknown time zone; want an IANA name, as in tz=Europe/Berlin\n" +
+				"-:2: error: cronsched: overlap: \"twice\" at offset 29: want overlap=first or overlap=both\n" +
+				"-:3: error: cronsched: gap: \"before\" at offset 11: want gap=skip or gap=after\n" +
+				"-:4: error: cronsched: schedule: \"calender=x\" at offset 7: want an option: tz=, gap=, overlap=, start=, end=, calendar= or roll=\n" +
+				"-:8: error: cronsched: day-of-week: \"1-5x\" at offset 10: want *, ?, a weekday 0-7 or SUN-SAT (three letters), a range, a step, nL, n#k, or a list of these\n",
+		},
 		{name: "lint nothing", args: []string{"lint"}, code: exitUsage, stderr: "either -f FILE or a schedule"},
 		{name: "lint no file", args: []string{"lint", "-f", "does/not/exist"}, code: exitUsage, stderr: "does/not/exist"},
 		{name: "no command", code: exitUsage, stderr: "usage:"},

@@ -19,7 +19,8 @@ import (
 	"github.com/taskmanager-go/taskmanager/cronsched"
 )
 
-// instanceLimit is how many instances all events of a file may have together.
+// instanceLimit is how many instances all events of a file may have together,
+// each day of an all-day event counted.
 const instanceLimit = 1_000_000
 
 // horizon ends the expansion of recurring events: no schedule looks beyond.
@@ -99,11 +100,11 @@ func (b *builder) expand(e event) error {
 	}
 	for _, start := range starts {
 		b.add(e, start, e.length)
+		if b.instances > instanceLimit {
+			return errTooMany
+		}
 	}
 	b.periods = append(b.periods, e.addedPeriods...)
-	if b.instances > instanceLimit {
-		return errTooMany
-	}
 	return nil
 }
 
