@@ -167,7 +167,9 @@ func TestLint(t *testing.T) {
 		{"0 * * * * tz=America/New_York", "repeated-time repeated-time"},
 		{"0 * * * * tz=America/New_York overlap=both", ""},
 		{"30 3 * * * tz=America/New_York", ""},
-		// The gap is half an hour: a whole hour's run is missing, or none.
+		// The change is half an hour: an hourly run is missing or comes twice, or
+		// none.
+		{"45 * * * * tz=Australia/Lord_Howe overlap=both", "repeated-time repeated-time"},
 		{"15 * * * * tz=Australia/Lord_Howe overlap=both", "skipped-time skipped-time"},
 		{"*/15 * * * * tz=Australia/Lord_Howe overlap=both", ""},
 		{"0 * * * * tz=Antarctica/Troll overlap=both", ""},

@@ -171,9 +171,9 @@ func (e *Expression) lintChange(before, after, m int64) (Warning, bool) {
 		return Warning{"skipped-time", change + clockTime(m) + " does not exist and does not fire that day; gap=after would fire at " + clockTime(after)}, true
 	}
 	switch {
-	case everyHour && e.overlap == OverlapBoth:
+	case everyHour && e.overlap == OverlapBoth && e.keepsPace(before-after):
 		return Warning{}, false // no real time is left out
-	case everyHour:
+	case everyHour && e.overlap == OverlapFirst:
 		return Warning{"repeated-time", change + fmt.Sprintf("and nothing fires for %s of real time; overlap=both goes on", shortDuration(time.Duration(before-after)*time.Second))}, true
 	case e.overlap == OverlapBoth:
 		return Warning{"repeated-time", change + clockTime(m) + " is shown twice and fires both times"}, true
@@ -182,12 +182,12 @@ func (e *Expression) lintChange(before, after, m int64) (Warning, bool) {
 }
 
 // keepsPace reports whether an expression of every hour fires at the same
-// intervals of real time over a gap: within an hour, its minutes are the same
-// when moved by the gap.
-func (e *Expression) keepsPace(gap int64) bool {
-	shift := gap / 60 % 60
+// intervals of real time over a clock change of so many seconds: within an
+// hour, its minutes are the same when moved by the change.
+func (e *Expression) keepsPace(change int64) bool {
+	shift := change / 60 % 60
 	moved := (e.minute<<shift | e.minute>>(60-shift)) & (1<<60 - 1)
-	return gap < secondsPerDay && gap%60 == 0 && moved == e.minute
+	return change < secondsPerDay && change%60 == 0 && moved == e.minute
 }
 
 // wallDate gives a wall second's date.

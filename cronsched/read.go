@@ -204,7 +204,7 @@ func (r *reader) option(word string, from int) error {
 			return err
 		}
 		if t.IsZero() { // it would leave the side open
-			return fail("want an instant after 0001-01-01T00:00:00Z; leave " + key + "= out for no limit")
+			return fail("this is the zero instant, which stands for none; leave " + key + "= out for no limit")
 		}
 		return nil
 	case "calendar":

@@ -21,9 +21,9 @@ import "time"
 
 const (
 	rollDays = 366
-	// probeLimit bounds the questions to the calendar in each half of a search. Only an
-	// expression whose times are closed for years comes near it, or one of
-	// many times on few days with a calendar that is no Spanner.
+	// probeLimit bounds the questions to the calendar in each half of a search.
+	// Only an expression of many times of day that are closed for years comes
+	// near it.
 	probeLimit = 50_000
 )
 

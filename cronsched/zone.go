@@ -20,7 +20,9 @@ import (
 //
 // No zone of the database changes its offset twice within a week in these
 // years (a test holds this), so a wall second is shown at most twice, and the
-// second showing is always in the range after the first.
+// second showing is always in the range after the first. In a location of
+// other data that changes more often a search still ends, and what it finds
+// matches, but it may take a third showing for a first.
 type zone struct {
 	loc    *time.Location
 	ranges []offsetRange // contiguous, at least one, from the beginning to the end of time
