@@ -58,8 +58,12 @@ func (d *Distribution) Quantile(q float64) time.Duration {
 	if total == 0 {
 		return 0
 	}
-	rank := uint64(math.Ceil(q * float64(total)))
-	rank = max(1, min(rank, total))
+	rank := uint64(1)
+	if q >= 1 {
+		rank = total
+	} else if q > 0 { // and not NaN
+		rank = max(1, uint64(math.Ceil(q*float64(total))))
+	}
 	for i, c := range d.counts {
 		if rank <= uint64(c) {
 			return min(bucketEnd[i], d.Max)

@@ -81,7 +81,13 @@ func (e *engine) pump() {
 
 // pumpAs is the pump on the real clock, for the first time or again.
 func (e *engine) pumpAs(loop string) {
-	goid := goroutineID()
+	mark := takeMark()
+	defer dropMark(mark)
+	e.pumpMarked(loop, mark)
+}
+
+// pumpLoop is pumpAs with the goroutine's mark on its stack.
+func (e *engine) pumpLoop(loop string, goid uint64) {
 	clean := false
 	defer func() {
 		if clean {

@@ -2,6 +2,7 @@ package taskmanager
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/internal/seam"
@@ -192,15 +193,16 @@ func (t *task) calledFromRun(ctx context.Context) bool {
 	if caller, ok := ctx.Value(seam.RunKey{}).(*task); ok && caller == t {
 		return true
 	}
-	return t.runOn(goroutineID()) != nil
+	return t.runOn(here()) != nil
 }
 
-// runOn is the task's run that goes on on that goroutine, nil if none does.
-func (t *task) runOn(goid uint64) (found *run) {
+// runOn is the task's run that goes on on the goroutine with these identities, nil
+// if none does.
+func (t *task) runOn(ids []uint64) (found *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.eachRun(func(r *run) {
-		if r.stage == running && r.goid == goid && goid != 0 {
+		if r.stage == running && r.goid != 0 && slices.Contains(ids, r.goid) {
 			found = r
 		}
 	})

@@ -352,11 +352,13 @@ func TestRescheduleWithHonoursTheSchedulesRunCount(t *testing.T) {
 func TestNextRunIsNeverInThePast(t *testing.T) {
 	for _, policy := range policies {
 		for _, kind := range []string{"interval", "schedule"} {
-			for name, body := range map[string]taskmanager.Func{"slow": nil, "failing": fails, "quick": nothing} {
+			for name, body := range map[string]taskmanager.Func{"slow": nothing, "failing": fails, "quick": nothing, "failing slowly": fails} {
 				w := newWorld(t)
 				w.advance(time.Hour)
-				if body == nil {
-					body = w.sleeper("", 3700*time.Millisecond)
+				if result := body; name == "slow" || name == "failing slowly" {
+					body = func(ctx context.Context) error {
+						return errors.Join(w.clk.Sleep(ctx, 3700*time.Millisecond), result(ctx))
+					}
 				}
 				opts := []taskmanager.TaskOption{taskmanager.WithOverlap(policy), backingOffFor(2300 * time.Millisecond)}
 				var h *taskmanager.Handle
@@ -366,7 +368,10 @@ func TestNextRunIsNeverInThePast(t *testing.T) {
 					h = w.schedule("task", everySecond{}, body, opts...)
 				}
 				known := 0
-				for range 100 {
+				for i := range 200 {
+					if i%9 == 0 {
+						_ = h.RunNow() // during backoff, too, and beyond its end
+					}
 					w.advance(330 * time.Millisecond)
 					next := h.NextRun()
 					if !next.IsZero() {
@@ -419,8 +424,11 @@ func TestChangesInTheMidstOfABatchDoNotExceedTheLimit(t *testing.T) {
 					}, opts))
 					a.Store(must(m.ScheduleRecurring("a", time.Second, body, opts)))
 					b.Store(must(m.ScheduleRecurring("b", time.Hour, body, opts)))
+					for i := range places - 2 { // begin before, so that "first" and "a" have the last two places
+						must(m.ScheduleRecurring(fmt.Sprint("before ", i), 500*time.Millisecond, body, opts))
+					}
 					for i := range places {
-						must(m.ScheduleRecurring(fmt.Sprint(i), time.Second, body, opts))
+						must(m.ScheduleRecurring(fmt.Sprint("after ", i), 1100*time.Millisecond, body, opts))
 					}
 					time.Sleep(45 * time.Second)
 					if got := peak.Load(); got != int64(places) {

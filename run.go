@@ -18,7 +18,7 @@ const (
 	slowMemory = 8
 )
 
-// execute does a queued run on the calling goroutine, whose id is goid, and
+// execute does a queued run on the calling goroutine, whose id or mark is goid, and
 // returns the time at its end. at is the time now. More than one goroutine may
 // hold r for a while (a batch from which it was taken by Pause, then queued
 // again): only the first finds it queued.
@@ -181,6 +181,9 @@ func (e *engine) freeNow(r *run, end int64) (over, done, awaited bool) {
 	defer t.mu.Unlock()
 	if r.stage == free {
 		return false, false, false
+	}
+	if r.ctx != nil {
+		r.ctx.cancel(e.m.ended)
 	}
 	t.record(r, time.Duration(end-r.started))
 	x := t.x()

@@ -118,10 +118,10 @@ func closedBefore(a, b <-chan struct{}) bool {
 
 // ownRun is the run that the caller is inside of, nil if of none.
 func (m *TaskManager) ownRun(ctx context.Context) *run {
-	goid := goroutineID()
+	ids := here()
 	caller, _ := ctx.Value(seam.RunKey{}).(*task)
 	for _, t := range m.allTasks() {
-		if r := t.runOn(goid); r != nil {
+		if r := t.runOn(ids); r != nil {
 			return r
 		}
 		if t != caller {

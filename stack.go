@@ -8,9 +8,8 @@ import (
 )
 
 // goroutineID is the id of the calling goroutine, as the runtime prints it in
-// stacks; 0 if it cannot be read. It tells Shutdown and Wait whether they are
-// called from inside a run, and where an abandoned run stands. It costs a
-// microsecond, so it is asked for once a goroutine and not once a run.
+// stacks; 0 if it cannot be read. It costs some microseconds, so it is asked for
+// once a goroutine and not once a run, and the pump does without (mark.go).
 func goroutineID() uint64 {
 	buf := stackBuffers.Get().(*[40]byte) // one on the stack would escape
 	defer stackBuffers.Put(buf)
@@ -33,7 +32,7 @@ func stackID(stack []byte) uint64 {
 	return id
 }
 
-// stacks returns the stacks of the goroutines with these ids.
+// stacks returns the stacks of the goroutines with these ids or marks.
 func stacks(ids map[uint64]bool) map[uint64]string {
 	buf := make([]byte, 1<<20)
 	for {
@@ -46,8 +45,10 @@ func stacks(ids map[uint64]bool) map[uint64]string {
 	}
 	found := map[uint64]string{}
 	for _, one := range bytes.Split(buf, []byte("\n\n")) {
-		if id := stackID(one); ids[id] {
-			found[id] = string(one)
+		for _, id := range identities(one) {
+			if ids[id] {
+				found[id] = string(one)
+			}
 		}
 	}
 	return found

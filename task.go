@@ -39,9 +39,10 @@ type Handle struct {
 
 	// Tick k of an interval task is due at origin + k·interval. While single, the
 	// next tick is due at origin, which is never while it is not known.
-	origin   int64
-	next     int64 // index of the first tick that is not accounted for
-	interval int64 // of an interval task, in nanoseconds
+	origin    int64
+	next      int64 // index of the first tick that is not accounted for
+	interval  int64 // of an interval task, in nanoseconds
+	successes uint64
 
 	conf *conf // immutable
 	// shared is behind the context of all runs without a time limit (taskContext),
@@ -50,8 +51,7 @@ type Handle struct {
 	fn     Func // immutable; nil for a TickFunc, which stands in extra
 	run    run  // the run of a non-reentrant task; also what the last run was
 
-	startAt    int64 // as the option said, in Unix nanoseconds, 0 if not given; immutable
-	successes  uint64
+	startAt    int64         // as the option said, in Unix nanoseconds, 0 if not given; immutable
 	lastLasted time.Duration // duration of the last run that ended
 	profile    profile
 	id         uint32 // in order of scheduling; immutable
@@ -114,16 +114,16 @@ const (
 type run struct {
 	task    *task
 	stage   stage
-	warned  bool  // "timed out, still running" has been said
-	stopped bool  // its context was cancelled because the task or manager stops
-	awaited bool  // Shutdown waits for its end
-	aside   bool  // it goes on a goroutine of its own
-	placed  bool  // it holds a place at every gate of its task
-	index   int64 // of the tick it serves; -1 for RunNow
-	tick    int64 // the instant of that tick, or of the call
-	due     int64 // the instant its lateness counts from: later, if backoff held the tick
-	started int64 // 0: not yet
-	goid    uint64
+	warned  bool          // "timed out, still running" has been said
+	stopped bool          // its context was cancelled because the task or manager stops
+	awaited bool          // Shutdown waits for its end
+	aside   bool          // it goes on a goroutine of its own
+	placed  bool          // it holds a place at every gate of its task
+	index   int64         // of the tick it serves; -1 for RunNow
+	tick    int64         // the instant of that tick, or of the call
+	due     int64         // the instant its lateness counts from: later, if backoff held the tick
+	started int64         // 0: not yet
+	goid    uint64        // of the goroutine it is on, or that one's mark
 	ctx     *limitContext // nil without a time limit
 }
 

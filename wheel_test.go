@@ -142,6 +142,10 @@ func (c *wheelCheck) step() {
 		c.add(c.now + c.distance())
 	case p < 40: // many at an instant, more than the wheel looks through one by one
 		when := c.now + c.distance()
+		if c.r.IntN(2) == 0 { // right where slots of upper levels begin
+			slot := taskmanager.SlotLength << (8 * (1 + c.r.IntN(4)))
+			when = (c.now/slot+1+c.r.Int64N(300))*slot + c.r.Int64N(3) - 1
+		}
 		for range c.r.IntN(40) {
 			c.add(when)
 		}
