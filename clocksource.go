@@ -49,8 +49,11 @@ func (t realTimer) Stop()                 { t.Timer.Stop() }
 // the Mock, with its lock held, as soon as nobody takes what it sends.
 type clockSource struct {
 	clock    clock.Clock
-	base     time.Time
 	twoHands bool
+
+	handMu sync.Mutex // guards the next two; leaf lock
+	base   time.Time  // the instant at which the monotonic hand was at 0
+	last   time.Time  // the latest reading
 
 	mu      sync.Mutex
 	quiet   *sync.Cond // one of the following has changed
@@ -62,13 +65,21 @@ type clockSource struct {
 
 func newClockSource(c clock.Clock) *clockSource {
 	now := c.Now()
-	s := &clockSource{clock: c, base: now.Add(-1), twoHands: now != now.Round(0)}
+	s := &clockSource{clock: c, base: now.Add(-1), last: now, twoHands: now != now.Round(0)}
 	s.quiet = sync.NewCond(&s.mu)
 	return s
 }
 
+// Now reads the clock. If it has been set back, which a Mock can be, the monotonic
+// hand goes on from where it was.
 func (s *clockSource) Now() (time.Time, int64) {
 	now := s.clock.Now()
+	s.handMu.Lock()
+	defer s.handMu.Unlock()
+	if now.Before(s.last) {
+		s.base = s.base.Add(-s.last.Sub(now))
+	}
+	s.last = now
 	return now, int64(now.Sub(s.base))
 }
 
@@ -137,14 +148,16 @@ func (i inspector) NextWake() (time.Time, bool) {
 	if when == never {
 		return time.Time{}, false
 	}
-	return i.source.base.Add(time.Duration(when)), true
+	now, mono := i.source.Now()
+	return now.Add(time.Duration(when - mono)), true
 }
 
 func (i inspector) Drive(on bool) {
 	i.source.mu.Lock()
-	defer i.source.mu.Unlock()
 	i.source.driven = on
 	i.source.quiet.Broadcast()
+	i.source.mu.Unlock()
+	i.engine.armAnew() // the Mock may have been set back since
 }
 
 func (i inspector) Settled(stop <-chan struct{}) bool {

@@ -214,10 +214,10 @@
 // bench.
 package taskmanager
 
-// Lock order: TaskManager.mu, engine.mu, task.mu, then the leaf locks, of which a
-// goroutine holds one at a time and under which nothing is called: limitContext.mu,
-// events.mu, shutdown.mu, entropy.mu. extra.policyMu is held while a user's backoff
-// policy runs, and so taken with no other lock held.
+// Lock order: TaskManager.mu, engine.mu, task.mu, then the leaf locks, under which
+// no other of these is taken: limitContext.mu, events.mu, shutdown.mu, entropy.mu,
+// marks.mu. extra.policyMu is held while a user's backoff policy runs, and so taken
+// with no other lock held.
 //
 // The reason for that order: what begins or ends a task has to change the index of
 // names, the wheel and the task in one step, and comes from above; the pump comes
@@ -239,9 +239,10 @@ package taskmanager
 //	batch.go         many runs due at once, shared by goroutines
 //	gate.go          limits
 //	timelimit.go     time limits; runcontext.go: the contexts of runs
-//	precise.go       precise tasks; precise_linux.go: their kernel timer
+//	precise.go       precise tasks; precise_linux.go, precise_other.go: their kernel timer
 //	backoff.go       backoff; jitter.go: random numbers; overlap.go: the policies
-//	shutdown.go      the end of the manager; stack.go: where goroutines stand
+//	shutdown.go      the end of the manager
+//	stack.go         goroutines: which one, and where it stands; mark.go: the pump's
 //	snapshot.go      what is known of a task; distribution.go: its distributions
 //	report.go        the table; debug.go: over HTTP; explain.go: in words
 //	events.go        observer and log

@@ -46,6 +46,8 @@ type engine struct {
 	batches batches
 	watch   clockWatch
 	closed  bool
+	// departures are tasks about to end (endAside), the first of them right now.
+	departures []departure
 
 	panics atomic.Uint64 // of the engine's own code
 	fault  func(loop string)
@@ -316,8 +318,18 @@ func (e *engine) rearm(now int64, more bool) {
 	}
 }
 
+// armAnew arms the timer by the time there is now.
+func (e *engine) armAnew() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.armed = never
+		e.rearm(e.source.Mono(), false)
+	}
+}
+
 func (e *engine) arm(when, now int64) {
-	if e.slack > 0 && when != never {
+	if e.slack > 0 && when != never && !e.rescue {
 		when = max(when, e.woken+e.slack)
 	}
 	if when == e.armed {

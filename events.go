@@ -44,7 +44,7 @@ const (
 	KindCoalesced
 	KindDropped
 	// KindGap is a stretch, From to To, that a schedule was not asked about: after
-	// a pause, a late wake-up, a step of the clock.
+	// a pause or backoff, a late wake-up, a step of the clock.
 	KindGap
 	// KindOverdue is a run that goes on although its time limit has passed.
 	KindOverdue

@@ -102,7 +102,7 @@ func (t *task) posture() *posture {
 	p.life, p.paused, p.busy = t.life, t.paused, t.busy()
 	p.interval, p.single, p.first = t.interval, t.single, t.nextDue()
 	p.overlap, p.reenters, p.limit = opts.Overlap, !opts.NonReentrant, opts.ExecutionTimeout
-	p.maxRuns, p.left, p.endAt = opts.MaxRuns, t.runsLeft(), t.end()
+	p.maxRuns, p.left, p.endAt = t.runLimit(), t.runsLeft(), t.end()
 	if t.floor() > now {
 		p.floor = t.floor()
 	}
@@ -131,16 +131,11 @@ func (t *task) posture() *posture {
 
 // runsLeft is the number of starts that MaxRuns leaves, those queued taken off.
 func (t *task) runsLeft() uint64 {
-	if t.conf.opts.MaxRuns == 0 {
+	limit := t.runLimit()
+	if limit == 0 {
 		return math.MaxUint64
 	}
-	taken := t.starts()
-	t.eachRun(func(r *run) {
-		if r.stage == queued {
-			taken++
-		}
-	})
-	return t.conf.opts.MaxRuns - min(taken, t.conf.opts.MaxRuns)
+	return limit - min(t.committed(), limit)
 }
 
 // waitingRun describes a queued run. Called with engine.mu held too.

@@ -41,14 +41,15 @@ func (t *Handle) Resume() error {
 }
 
 // Reschedule gives the task a new interval, in place: a new grid starts now, with
-// a jitter of its own, and the counters go on. A run in flight goes on.
+// a jitter of its own, whatever WithStartAt and WithImmediately said of the first,
+// and the counters go on. A run in flight goes on.
 func (t *Handle) Reschedule(interval time.Duration) error {
 	if err := checkInterval(interval); err != nil {
 		return err
 	}
 	opts := t.Options()
 	s := &taskSettings{RecurringOptions: opts}
-	s.StartAt = time.Time{}
+	s.StartAt, s.Immediately = time.Time{}, false // they were for the grid before
 	jitter := t.conf.m.entropy.below(opts.Jitter)
 	return t.change(func(e *engine, now int64) {
 		t.leaveGrid(e, now)
@@ -82,7 +83,7 @@ func (t *Handle) RescheduleWith(schedule Schedule) error {
 		t.interval, t.single, t.origin = 0, true, never
 		t.x().seat = st
 		if st.runs > 0 {
-			t.extra.maxRuns = t.starts() + st.runs
+			t.extra.maxRuns = t.committed() + st.runs
 		}
 		m.takeSeat(t, next, ok)
 	})
@@ -96,7 +97,8 @@ func (t *task) leaveGrid(e *engine, now int64) {
 	if t.followsWall() {
 		e.unwatch(t)
 	}
-	t.extra.maxRuns = 0
+	t.extra.maxRuns, t.extra.spentAt = 0, never
+	t.endGridIfSpent(now) // by the option, all the same
 }
 
 // change does what f does to a live task, with engine.mu and the task's mu held,
@@ -144,7 +146,6 @@ func (t *Handle) RunNow() error {
 	}
 	now := e.source.Mono()
 	r := t.serve(-1, now)
-	t.endGridIfSpent(now)
 	switch {
 	case e.admit(r):
 		e.spawn(r)
@@ -239,7 +240,8 @@ func (t *Handle) Schedule() Schedule {
 	return nil
 }
 
-// Options are the options in effect, defaults included.
+// Options are the options in effect, defaults included. What a Schedule says of
+// itself, like its own number of runs, is not among them.
 func (t *Handle) Options() RecurringOptions {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -125,11 +125,7 @@ func (t *task) fall(now int64) *run {
 	if t.life != live {
 		return nil
 	}
-	r := t.decide(now)
-	if r != nil {
-		t.endGridIfSpent(now)
-	}
-	return r
+	return t.decide(now)
 }
 
 // endGridIfSpent ends the grid with the start of the last of MaxRuns.
@@ -138,7 +134,7 @@ func (t *task) endGridIfSpent(now int64) {
 		return
 	}
 	x := t.x()
-	x.endAt = min(x.endAt, now)
+	x.spentAt = min(x.spentAt, now)
 	last := x.held.last
 	t.skip(KindMissed, &x.counts.missed, t.dropHeld(), last)
 }
@@ -168,7 +164,7 @@ func (t *task) decide(now int64) *run {
 	case t.spentRuns():
 		t.skip(KindMissed, &t.x().counts.missed, uint64(n)+t.dropHeld(), last)
 		return nil
-	case t.waits() || t.conf.opts.NonReentrant && t.busy():
+	case t.blocked():
 		t.fallDuringRun(n, last, due)
 		return nil
 	}
@@ -271,7 +267,7 @@ func (t *task) holdLatest(n, last, due int64) {
 // fallAfterBackoff serves the tick that backoff held, unless a later one is due
 // by now, which then counts as late.
 func (t *task) fallAfterBackoff(now, floor int64) *run {
-	if t.extra.held.n == 0 || t.waits() || t.conf.opts.NonReentrant && t.busy() || t.spentRuns() {
+	if t.extra.held.n == 0 || t.blocked() || t.spentRuns() {
 		return nil
 	}
 	index, tick := t.takeHeld(t.extra.held.n)
@@ -287,23 +283,27 @@ func (t *task) fallAfterBackoff(now, floor int64) *run {
 // spentRuns tells whether MaxRuns leaves no further start.
 func (t *task) spentRuns() bool {
 	limit := t.runLimit()
-	if limit == 0 {
-		return false
-	}
+	return limit > 0 && t.committed() >= limit
+}
+
+// committed is the number of runs that have started or are queued.
+func (t *task) committed() uint64 {
+	n := t.starts()
 	t.eachRun(func(r *run) {
 		if r.stage == queued {
-			limit--
+			n++
 		}
 	})
-	return t.starts() >= limit
+	return n
 }
 
 // runLimit is the number of runs after which the task is complete, 0 for none.
 func (t *task) runLimit() uint64 {
-	if t.extra != nil && t.extra.maxRuns > 0 {
+	limit := t.conf.opts.MaxRuns
+	if t.extra != nil && t.extra.maxRuns > 0 && (limit == 0 || t.extra.maxRuns < limit) {
 		return t.extra.maxRuns
 	}
-	return t.conf.opts.MaxRuns
+	return limit
 }
 
 // serve queues a run for the tick. Whoever holds the run's pointer from an earlier
@@ -355,7 +355,7 @@ func (t *task) wakeAt() int64 {
 	if t.extra == nil {
 		return due
 	}
-	if t.extra.held.n > 0 && !t.busy() {
+	if t.extra.held.n > 0 && !t.blocked() {
 		return t.extra.floor
 	}
 	return max(due, t.extra.floor)

@@ -132,7 +132,8 @@ func WithBackoff(newPolicy func() backoff.BackOff) TaskOption {
 }
 
 // WithMaxRuns completes the task after n runs, failures and RunNow included.
-// Default 0: without end.
+// A schedule with a number of runs of its own ends with the smaller. Default 0:
+// without end.
 func WithMaxRuns(n uint64) TaskOption {
 	return taskOptionFunc(func(s *taskSettings) { s.MaxRuns = n })
 }
@@ -145,7 +146,8 @@ func WithStartAt(t time.Time) TaskOption {
 	return taskOptionFunc(func(s *taskSettings) { s.StartAt = t })
 }
 
-// WithEndAt completes the task after the last tick that is not after t.
+// WithEndAt completes the task after the last tick that is not after t. (Its run may
+// be, if it is late.)
 // Default: the zero Time, without end.
 func WithEndAt(t time.Time) TaskOption {
 	return taskOptionFunc(func(s *taskSettings) { s.EndAt = t })

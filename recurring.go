@@ -89,9 +89,6 @@ func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...
 	if err := s.checkFor(st); err != nil {
 		return nil, err
 	}
-	if st.runs > 0 && (s.MaxRuns == 0 || st.runs < s.MaxRuns) {
-		s.MaxRuns = st.runs
-	}
 	if s.jitterGiven {
 		st.shift = m.entropy.below(s.Jitter)
 	} else {
@@ -102,7 +99,7 @@ func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...
 		return nil, err
 	}
 	t := &task{name: name, fn: fn, single: true, origin: never, next: 1}
-	t.x().seat = st
+	t.x().seat, t.extra.maxRuns = st, st.runs
 	return m.schedule(t, s, first{at: next, ok: ok})
 }
 

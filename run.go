@@ -50,6 +50,7 @@ func (e *engine) begin(r *run, goid uint64, at int64) bool {
 	if r.index < 0 {
 		t.x().counts.manual++
 	}
+	t.endGridIfSpent(at)
 	if limit := t.conf.limit; limit > 0 {
 		r.ctx = &limitContext{task: t, deadline: e.wallAt(at + limit)}
 	}
@@ -243,7 +244,7 @@ func (t *task) endWell(r *run, res result) (news delivery, ok bool) {
 // needsMore tells whether the end of a successful run changes more than counters.
 func (t *task) needsMore() bool {
 	x := t.extra
-	return x.held.n > 0 || x.streak > 0 || x.unwell || x.endAt != never ||
+	return x.held.n > 0 || x.streak > 0 || x.unwell || x.endAt != never || x.spentAt != never ||
 		x.seat != nil && x.seat.ended // this may have been the last run
 }
 
@@ -307,7 +308,9 @@ func (e *engine) backOff(t *task, end int64, err error) {
 			return
 		}
 	}
-	floor = later(end, delay)
+	if delay > 0 {
+		floor = later(end, delay)
+	}
 }
 
 // askPolicy asks the user's policy for the next delay; an error means that it
@@ -347,11 +350,11 @@ func (e *engine) finishOther(r *run, end int64, res result, freed *bool) (follow
 	} else if left.done {
 		t.closeDone()
 	}
+	if left.awaited { // before the observer, which may take its time
+		m.awaitedEnded(r, res.lasted)
+	}
 	delivered := false
 	defer func() {
-		if left.awaited {
-			m.awaitedEnded(r, res.lasted)
-		}
 		if !delivered && left.follow != nil { // the observer called Goexit
 			e.spawnLocking(left.follow)
 		}
@@ -408,7 +411,7 @@ func (e *engine) next(t *task, now int64) *run {
 			t.dueAfter(now)
 		}
 	}
-	if t.extra.held.n == 0 || t.busy() || t.floor() > now {
+	if t.extra.held.n == 0 || t.blocked() || t.floor() > now {
 		return nil
 	}
 	return t.fall(now)
@@ -458,10 +461,13 @@ func (t *task) book(res result, end int64) health {
 
 // forgetPolicy drops the user's policy at the end of a streak of failures.
 func (t *task) forgetPolicy() {
-	if t.conf.opts.Backoff == nil || t.extra == nil {
+	if t.conf.opts.Backoff == nil {
 		return
 	}
-	t.extra.policyMu.Lock()
-	t.extra.policy = nil
-	t.extra.policyMu.Unlock()
+	t.mu.Lock()
+	x := t.x()
+	t.mu.Unlock()
+	x.policyMu.Lock()
+	x.policy = nil
+	x.policyMu.Unlock()
 }

@@ -35,7 +35,9 @@ type shutdown struct {
 // Only the first call acts, and its ctx counts; later ones, and Close, wait for the
 // same verdict. Called from inside a run, which is recognised by the context passed
 // or by the goroutine, it does not wait for that run (and if it is not the first,
-// for nothing). It does not wait for goroutines that functions have started.
+// for nothing). It does not wait for goroutines that functions have started. Called
+// from a log handler, or an observer of other than runs, it takes the whole grace,
+// since it also waits for what is left to be logged and observed.
 // Afterwards calls return ErrClosed, and handles stay readable.
 func (m *TaskManager) Shutdown(ctx context.Context) error {
 	m.mu.Lock()
@@ -55,7 +57,7 @@ func (m *TaskManager) Shutdown(ctx context.Context) error {
 		return s.err
 	default:
 	}
-	if m.ownRun(ctx) != nil {
+	if len(m.ownRuns(ctx)) > 0 {
 		return nil // the verdict may be waiting for this very run
 	}
 	<-s.closed
@@ -72,7 +74,7 @@ func (m *TaskManager) Close() error {
 
 // drain is the first caller's Shutdown.
 func (m *TaskManager) drain(ctx context.Context, s *shutdown) error {
-	own := m.ownRun(ctx)
+	own := m.ownRuns(ctx)
 	tasks := m.tasks()
 	m.mu.Lock()
 	m.last = tasks
@@ -116,18 +118,20 @@ func closedBefore(a, b <-chan struct{}) bool {
 	}
 }
 
-// ownRun is the run that the caller is inside of, nil if of none.
-func (m *TaskManager) ownRun(ctx context.Context) *run {
+// ownRuns are the runs that the caller is inside of: one, or more where a function
+// calls RunOnce. A context tells the task only: if the task has a run in flight, that
+// one counts as the caller's.
+func (m *TaskManager) ownRuns(ctx context.Context) (own []*run) {
 	ids := here()
 	caller, _ := ctx.Value(seam.RunKey{}).(*task)
 	for _, t := range m.allTasks() {
 		if r := t.runOn(ids); r != nil {
-			return r
+			own = append(own, r)
+			continue
 		}
 		if t != caller {
 			continue
 		}
-		// On a goroutine that the run started: it is that run, or one of several.
 		t.mu.Lock()
 		var one *run
 		t.eachRun(func(r *run) {
@@ -137,10 +141,10 @@ func (m *TaskManager) ownRun(ctx context.Context) *run {
 		})
 		t.mu.Unlock()
 		if one != nil {
-			return one
+			own = append(own, one)
 		}
 	}
-	return nil
+	return own
 }
 
 // allTasks are the live tasks and those that have a run in flight.
@@ -156,11 +160,11 @@ func (m *TaskManager) allTasks() []*task {
 
 // await has s told of the end of every run in flight, but for own. There will be no
 // others: every task is over.
-func (m *TaskManager) await(s *shutdown, own *run) {
+func (m *TaskManager) await(s *shutdown, own []*run) {
 	for _, t := range m.allTasks() {
 		t.mu.Lock()
 		t.eachRun(func(r *run) {
-			if r == own {
+			if slices.Contains(own, r) {
 				return
 			}
 			t.x() // the end of a run of a task without an extra part tells nobody

@@ -164,7 +164,7 @@ func (t *task) nextStart() int64 {
 	}
 	due := t.nextDue()
 	switch {
-	case t.holding() && t.busy():
+	case t.holding() && t.blocked():
 		return never // when the run ends
 	case t.holding():
 		return t.floor()

@@ -132,8 +132,9 @@ type extra struct {
 	tickFn   TickFunc  // immutable
 	seat     *seat     // of a task with a Schedule
 	endAt    int64     // no tick after this instant; never by default
+	spentAt  int64     // nor after this: the start of the last of MaxRuns; never before
 	endGiven time.Time // as the option said
-	maxRuns  uint64    // in place of the option: a schedule's own number of runs, from when it was given
+	maxRuns  uint64    // the run after which a schedule's own number of runs is reached; 0 if it has none
 
 	counts   counts
 	held     backlog
@@ -171,7 +172,7 @@ type conf struct {
 // x returns the task's extra part, making it if needed.
 func (t *task) x() *extra {
 	if t.extra == nil {
-		t.extra = &extra{endAt: never}
+		t.extra = &extra{endAt: never, spentAt: never}
 	}
 	return t.extra
 }
@@ -196,7 +197,7 @@ func (t *task) end() int64 {
 	if t.extra == nil {
 		return never
 	}
-	return t.extra.endAt
+	return min(t.extra.endAt, t.extra.spentAt)
 }
 
 // nextDue is the instant of the next tick, never if none is known.
@@ -270,4 +271,10 @@ func (t *task) holding() bool { return t.extra != nil && t.extra.held.n > 0 }
 // asking tells whether the task's Schedule is being asked for the next instant.
 func (t *task) asking() bool {
 	return t.extra != nil && t.extra.seat != nil && t.extra.seat.asking
+}
+
+// blocked tells whether a run keeps a tick from starting another: one that goes on,
+// if the task is not reentrant, or one of any task's that waits its turn at a gate.
+func (t *task) blocked() bool {
+	return t.waits() || t.conf.opts.NonReentrant && t.busy()
 }

@@ -272,7 +272,7 @@ func (m *TaskManager) endNow(t *task, how life, reason error) (quiet, ok bool) {
 	defer e.nextTurns(t.conf.gates) // when the task is unlocked
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.life != live {
+	if t.life != live || how == complete && !t.over() { // a RunNow, say, came between
 		return false, false
 	}
 	e.endLocked(t, how)
@@ -317,13 +317,41 @@ func (e *engine) endLocked(t *task, how life) {
 	}
 }
 
-// endAside is end from where locks are held.
+// A departure is a task that is to end as soon as no lock is held.
+type departure struct {
+	task   *task
+	how    life
+	reason error
+}
+
+// endAside is end from where locks are held: one goroutine ends them all. Called
+// with engine.mu held.
 func (e *engine) endAside(t *task, how life, reason error) {
-	e.begun()
-	go func() {
-		defer e.ended()
-		e.m.end(t, how, reason)
-	}()
+	e.departures = append(e.departures, departure{t, how, reason})
+	if len(e.departures) == 1 {
+		e.begun()
+		go e.depart()
+	}
+}
+
+func (e *engine) depart() {
+	defer e.ended()
+	for d := e.nextDeparture(0); d.task != nil; d = e.nextDeparture(1) {
+		e.m.end(d.task, d.how, d.reason)
+	}
+}
+
+// nextDeparture takes off those that are done, and returns the first of the rest; no
+// task if there is none, and then endAside starts another goroutine.
+func (e *engine) nextDeparture(done int) departure {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.departures = e.departures[done:]
+	if len(e.departures) == 0 {
+		e.departures = nil
+		return departure{}
+	}
+	return e.departures[0]
 }
 
 // dequeue frees the queued runs, and counts their ticks. Called with engine.mu and

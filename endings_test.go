@@ -1,0 +1,270 @@
+package taskmanager_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/taskmanager-go/taskmanager"
+	"github.com/taskmanager-go/taskmanager/tasktest"
+)
+
+// A run that is queued and let go again has not been had: MaxRuns counts starts.
+func TestMaxRunsIsReachedByStartsAndNotByWaiting(t *testing.T) {
+	one := taskmanager.WithMaxRuns(1)
+	for name, c := range map[string]struct {
+		opts []taskmanager.TaskOption
+		do   func(*taskmanager.Handle, *tasktest.Clock)
+	}{
+		"ticks skipped over the limit": {[]taskmanager.TaskOption{taskmanager.WithSkipOverLimit()}, func(*taskmanager.Handle, *tasktest.Clock) {}},
+		"RunNow refused": {[]taskmanager.TaskOption{taskmanager.WithSkipOverLimit()}, func(h *taskmanager.Handle, clk *tasktest.Clock) {
+			clk.Advance(1500 * time.Millisecond)
+			if err := h.RunNow(); !errors.Is(err, taskmanager.ErrLimitReached) {
+				t.Errorf("RunNow = %v, want %v", err, taskmanager.ErrLimitReached)
+			}
+		}},
+		"paused while waiting": {nil, func(h *taskmanager.Handle, clk *tasktest.Clock) {
+			clk.Advance(2500 * time.Millisecond)
+			_ = h.Pause()
+			clk.Advance(time.Second)
+			_ = h.Resume()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, clk := tasktest.New(t, taskmanager.WithMaxConcurrentRuns(1))
+			noJitter := taskmanager.WithJitter(0)
+			must(m.ScheduleRecurring("hog", time.Second, func(ctx context.Context) error { return clk.Sleep(ctx, 5*time.Second) }, noJitter, one))
+			h := must(m.ScheduleRecurring("x", 2*time.Second, nothing, append(c.opts, noJitter, one)...))
+			c.do(h, clk)
+			clk.Advance(20 * time.Second)
+			if h.TotalRuns() != 1 || h.State() != taskmanager.Complete {
+				t.Errorf("%d runs, %v, %+v; want 1 run, then complete", h.TotalRuns(), h.State(), h.Ticks())
+			}
+		})
+	}
+}
+
+func TestPauseAndResumeBeforeARunBeginsLeaveItToTheNextTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager()
+		defer m.Close()
+		opts := []taskmanager.TaskOption{taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1)}
+		var b *taskmanager.Handle
+		must(m.ScheduleRecurring("a", time.Second, func(context.Context) error {
+			_ = b.Pause()
+			return b.Resume()
+		}, append(opts, taskmanager.WithPaused())...))
+		b = must(m.ScheduleRecurring("b", time.Second, nothing, opts...))
+		a, _ := m.Lookup("a")
+		_ = a.Resume()
+		time.Sleep(10 * time.Second)
+		if b.TotalRuns() != 1 || b.State() != taskmanager.Complete {
+			t.Errorf("%d runs, %v, want 1, complete", b.TotalRuns(), b.State())
+		}
+	})
+}
+
+func TestANewScheduleHasItsRunsHoweverTheOldOneStood(t *testing.T) {
+	t.Run("rescheduled during the last run", func(t *testing.T) {
+		m, clk := tasktest.New(t)
+		h := must(m.ScheduleRecurring("x", time.Second, func(ctx context.Context) error { return clk.Sleep(ctx, 3*time.Second) }, taskmanager.WithJitter(0)))
+		if err := h.RescheduleWith(delaySchedule{time.Second, 1}); err != nil {
+			t.Fatal(err)
+		}
+		clk.Advance(2 * time.Second)
+		if err := h.Reschedule(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		clk.Advance(20 * time.Second)
+		if got := h.TotalRuns(); got < 5 {
+			t.Errorf("%d runs, want it to go on", got)
+		}
+	})
+	t.Run("a run of the old one waits", func(t *testing.T) {
+		m, clk := tasktest.New(t, taskmanager.WithMaxConcurrentRuns(1))
+		must(m.ScheduleRecurring("hog", time.Second, func(ctx context.Context) error { return clk.Sleep(ctx, 5*time.Second) }, taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1)))
+		h := must(m.ScheduleRecurring("x", 2*time.Second, nothing, taskmanager.WithJitter(0)))
+		clk.Advance(3 * time.Second)
+		if err := h.RescheduleWith(delaySchedule{time.Second, 1}); err != nil {
+			t.Fatal(err)
+		}
+		clk.Advance(20 * time.Second)
+		if got := h.TotalRuns(); got != 2 {
+			t.Errorf("%d runs, want the one that waited and the new schedule's", got)
+		}
+	})
+	t.Run("the option still counts", func(t *testing.T) {
+		m, clk := tasktest.New(t)
+		h := must(m.ScheduleRecurring("x", time.Second, nothing, taskmanager.WithJitter(0), taskmanager.WithMaxRuns(2)))
+		if err := h.RescheduleWith(delaySchedule{time.Second, 5}); err != nil {
+			t.Fatal(err)
+		}
+		clk.Advance(20 * time.Second)
+		if h.TotalRuns() != 2 || h.Options().MaxRuns != 2 {
+			t.Errorf("%d runs of %d, want 2", h.TotalRuns(), h.Options().MaxRuns)
+		}
+	})
+}
+
+func TestShutdownWaitsForNoObserver(t *testing.T) {
+	for name, observe := range map[string]func(m *taskmanager.TaskManager, release chan struct{}){
+		"that calls Shutdown": func(m *taskmanager.TaskManager, _ chan struct{}) { _ = m.Shutdown(context.Background()) },
+		"that blocks":         func(_ *taskmanager.TaskManager, release chan struct{}) { <-release },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				var m *taskmanager.TaskManager
+				m = newManager(taskmanager.WithObserver(taskmanager.ObserverFunc(func(e taskmanager.Event) {
+					if e.Kind == taskmanager.KindRan {
+						observe(m, release)
+					}
+				})))
+				must(m.ScheduleRecurring("x", time.Second, func(context.Context) error { time.Sleep(time.Second); return nil }, taskmanager.WithJitter(0)))
+				time.Sleep(1500 * time.Millisecond)
+				if err := m.Shutdown(context.Background()); err != nil {
+					t.Errorf("Shutdown = %v", err)
+				}
+				close(release)
+			})
+		})
+	}
+}
+
+func TestShutdownFromARunOnceInsideARunWaitsForNeither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager()
+		ended := make(chan error, 1)
+		must(m.ScheduleRecurring("x", time.Second, func(ctx context.Context) error {
+			return m.RunOnce(ctx, "inner", func(context.Context) error {
+				ended <- m.Shutdown(context.Background())
+				return nil
+			})
+		}, taskmanager.WithJitter(0)))
+		if err := <-ended; err != nil {
+			t.Errorf("Shutdown = %v", err)
+		}
+	})
+}
+
+func TestARunNowThatWasAcceptedRuns(t *testing.T) {
+	m := newManager()
+	defer m.Close()
+	for range 300 {
+		var starts atomic.Int64
+		h := must(m.ScheduleRecurring("x", 100*time.Microsecond, func(context.Context) error { starts.Add(1); return nil },
+			taskmanager.WithJitter(0), taskmanager.WithEndAt(time.Now().Add(150*time.Microsecond))))
+		var accepted int64
+		for h.State() != taskmanager.Complete {
+			if h.RunNow() == nil {
+				accepted++
+			}
+			runtime.Gosched()
+		}
+		<-h.Done()
+		if ticks := int64(h.Ticks().Ran); starts.Load() != accepted+ticks {
+			t.Fatalf("%d runs, want %d accepted and %d ticks", starts.Load(), accepted, ticks)
+		}
+	}
+}
+
+func TestAMockThatIsSetBackHoldsUpNothing(t *testing.T) {
+	mock := clock.NewMock()
+	m := newManager(taskmanager.WithClock(mock))
+	defer m.Close()
+	h := must(m.ScheduleRecurring("x", time.Second, nothing, taskmanager.WithJitter(0)))
+	tasktest.AdvanceMock(t, m, mock, 5*time.Second)
+	mock.Set(mock.Now().Add(-3 * time.Second))
+	tasktest.AdvanceMock(t, m, mock, 2*time.Second)
+	if got := h.TotalRuns(); got != 7 {
+		t.Errorf("%d runs in 5 s and 2 s, want 7", got)
+	}
+	if err := h.Reschedule(500 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	tasktest.AdvanceMock(t, m, mock, 2*time.Second)
+	if got := h.TotalRuns(); got != 11 {
+		t.Errorf("%d runs, want 11", got)
+	}
+}
+
+func TestLookingAtAnOverlappingTaskInBackoffChangesNothing(t *testing.T) {
+	runs := func(look bool) uint64 {
+		m, clk := tasktest.New(t, taskmanager.WithLogger(silent))
+		n := 0
+		h := must(m.ScheduleRecurring("x", 10*time.Second, func(ctx context.Context) error {
+			switch n++; n {
+			case 1:
+				return clk.Sleep(ctx, time.Hour)
+			case 2:
+				return errBoom
+			}
+			return nil
+		}, taskmanager.WithJitter(0), taskmanager.WithNonReentrant(false),
+			taskmanager.WithBackoff(func() backoff.BackOff { return backoff.NewConstantBackOff(15 * time.Second) })))
+		clk.Advance(31 * time.Second)
+		if look {
+			_ = h.Snapshot()
+		}
+		_ = h.Resume()
+		clk.Advance(14 * time.Second)
+		return h.TotalRuns()
+	}
+	if got, want := runs(true), runs(false); got != want || want != 4 {
+		t.Errorf("%d runs when looked at, %d when not, want 4", got, want)
+	}
+}
+
+func TestABackoffOfNothingKeepsCatchUpsTicks(t *testing.T) {
+	m, clk := tasktest.New(t, taskmanager.WithLogger(silent), taskmanager.WithBackoffBase(0))
+	first := true
+	h := must(m.ScheduleRecurring("x", time.Second, func(ctx context.Context) error {
+		if !first {
+			return nil
+		}
+		first = false
+		_ = clk.Sleep(ctx, 5500*time.Millisecond)
+		return errBoom
+	}, taskmanager.WithJitter(0), taskmanager.WithOverlap(taskmanager.CatchUp(10))))
+	clk.Advance(6600 * time.Millisecond)
+	if got := h.Ticks(); got.Ran != 6 || got.Due() != 6 {
+		t.Errorf("Ticks = %+v, want 6 ran", got)
+	}
+}
+
+func TestThousandsOfEndingsAreOneGoroutine(t *testing.T) {
+	var most atomic.Int64
+	m, clk := tasktest.New(t, taskmanager.WithMaxConcurrentRuns(1), taskmanager.WithObserver(taskmanager.ObserverFunc(func(taskmanager.Event) {
+		most.Store(max(most.Load(), int64(runtime.NumGoroutine())))
+	})))
+	must(m.ScheduleRecurring("hog", 500*time.Millisecond, func(ctx context.Context) error { return clk.Sleep(ctx, time.Hour) }, taskmanager.WithJitter(0)))
+	end := taskmanager.WithEndAt(clk.Now().Add(time.Second))
+	for i := range 2000 {
+		must(m.ScheduleRecurring(string(rune('a'+i%26))+time.Duration(i).String(), time.Second, nothing, taskmanager.WithJitter(0), taskmanager.WithSkipOverLimit(), end))
+	}
+	clk.Advance(2 * time.Second)
+	if got := m.Totals().Tasks; got != 1 {
+		t.Errorf("%d live tasks, want 1", got)
+	}
+	if got := most.Load(); got > 100 {
+		t.Errorf("%d goroutines at once", got)
+	}
+}
+
+func TestRescheduleStartsAnOrdinaryGrid(t *testing.T) {
+	m, clk := tasktest.New(t)
+	var h *taskmanager.Handle
+	h = must(m.ScheduleRecurring("x", time.Hour, func(context.Context) error { return h.Reschedule(time.Hour) },
+		taskmanager.WithJitter(0), taskmanager.WithImmediately(), taskmanager.WithOverlap(taskmanager.Coalesce)))
+	clk.Advance(90 * time.Minute)
+	if got := h.TotalRuns(); got != 2 {
+		t.Errorf("%d runs in an hour and a half, want 2: at once and after an hour", got)
+	}
+}
