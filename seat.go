@@ -161,7 +161,7 @@ func (e *engine) answer(t *task, s *seat, turn uint64) {
 		e.m.end(t, stopped, err)
 		return
 	}
-	e.seat(t, s, next, ok)
+	e.seat(t, s, turn, next, ok)
 	if gap {
 		e.noteGap(t, s, served, after)
 	}
@@ -196,11 +196,12 @@ func (e *engine) answered(t *task, s *seat, turn uint64) bool {
 	return t.life == live
 }
 
-// seat takes the schedule's answer.
-func (e *engine) seat(t *task, s *seat, next time.Time, ok bool) {
+// seat takes the schedule's answer, unless it has been asked again meanwhile: two
+// answers could be the same instant, before it was served and after.
+func (e *engine) seat(t *task, s *seat, turn uint64, next time.Time, ok bool) {
 	e.mu.Lock()
 	t.mu.Lock()
-	if t.extra.seat == s && t.life == live {
+	if t.extra.seat == s && s.turn == turn && t.life == live {
 		e.seatLocked(t, s, next, ok)
 		e.refile(t, e.source.Mono())
 	}
