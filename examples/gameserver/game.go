@@ -29,8 +29,6 @@ type game struct {
 	matchmaker *matchmaker
 	analytics  *analytics
 	bots       *swarm
-
-	tasks []*taskmanager.Handle // all, for the report after Shutdown; set by run
 }
 
 // newGame makes a game that is ready to run. More options are for tests.

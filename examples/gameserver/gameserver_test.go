@@ -81,9 +81,9 @@ func testGame(t *testing.T, bots int, opts ...taskmanager.Option) (*game, *bytes
 
 func (g *game) task(t *testing.T, name string) taskmanager.Snapshot {
 	t.Helper()
-	for _, h := range g.tasks {
-		if h.Name() == name {
-			return h.Snapshot()
+	for _, s := range g.manager.Report().Tasks {
+		if s.Name == name {
+			return s
 		}
 	}
 	t.Fatalf("no task %q", name)
@@ -125,8 +125,7 @@ func checkTicks(t *testing.T, g *game) {
 	if got := g.world.state().Tick; got != 600 {
 		t.Errorf("the world is at tick %d, want 600", got)
 	}
-	for _, h := range g.tasks {
-		s := h.Snapshot()
+	for _, s := range g.manager.Report().Tasks {
 		if s.Runs == 0 || s.State != taskmanager.Stopped || s.Panics != 0 || s.Cancelled != 0 {
 			t.Errorf("%s: %d runs, %v, %d panics, %d cancelled, want some, stopped, 0, 0",
 				s.Name, s.Runs, s.State, s.Panics, s.Cancelled)

@@ -71,18 +71,12 @@ func (g *game) illTasks(now time.Time) string {
 	return strings.Join(ill, ", ")
 }
 
-// finalReport is the last word: every task, and what went over the network.
-//
-// TaskManager.Report lists live tasks, and after Shutdown there are none. But their
-// handles stay readable, and a Report can be made of them.
+// finalReport is the last word: every task as Shutdown left it, and what went over
+// the network.
 func (g *game) finalReport() string {
-	r := taskmanager.Report{At: time.Now(), Totals: g.manager.Totals()}
-	for _, h := range g.tasks {
-		r.Tasks = append(r.Tasks, h.Snapshot())
-	}
 	t := &g.server.traffic
 	return fmt.Sprintf("%s\nnetwork: %d connections, %.1f kB in, %.1f kB out, %d dropped for silence, %d lines dropped for slowness\n",
-		r, t.accepted.Load(), float64(t.in.Load())/1000, float64(t.out.Load())/1000, t.idle.Load(), t.dropped.Load())
+		g.manager.Report(), t.accepted.Load(), float64(t.in.Load())/1000, float64(t.out.Load())/1000, t.idle.Load(), t.dropped.Load())
 }
 
 // short prints a duration with as much precision as one reads.

@@ -53,7 +53,6 @@ func (g *game) schedule() error {
 
 	s.every("summary", time.Second, status.print, taskmanager.WithJitter(0))
 
-	g.tasks = s.handles
 	return errors.Join(s.errs...)
 }
 
@@ -62,10 +61,9 @@ func (g *game) stepWorld(_ context.Context, tick taskmanager.Tick) error {
 	return nil
 }
 
-// A scheduler collects handles and errors, so that a list of tasks reads as one.
+// A scheduler collects errors, so that a list of tasks reads as one.
 type scheduler struct {
 	manager *taskmanager.TaskManager
-	handles []*taskmanager.Handle
 	errs    []error
 }
 
@@ -82,6 +80,5 @@ func (s *scheduler) add(h *taskmanager.Handle, err error) *taskmanager.Handle {
 		s.errs = append(s.errs, err)
 		return nil
 	}
-	s.handles = append(s.handles, h)
 	return h
 }
