@@ -288,7 +288,7 @@ func TestHandlerWorksAfterShutdownAndUnderAnyPath(t *testing.T) {
 	mux.Handle("/some/where", m.Handler())
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/some/where?format=html", nil))
-	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), " 0 tasks, ") || strings.Contains(w.Body.String(), `href="/`) {
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), " 0 live tasks, ") || strings.Contains(w.Body.String(), `href="/`) {
 		t.Errorf("GET: %d\n%s", w.Code, w.Body)
 	}
 }

@@ -178,7 +178,7 @@ func ExampleTaskManager_Report() {
 	clk.Advance(5 * time.Minute)
 	fmt.Print(m.Report())
 	// Output:
-	// 2026-01-01 00:05:00 UTC: 2 tasks, 1 running; 15 runs: 14 ok, 0 failed (0 timed out, 0 panicked), 0 cancelled; 15 ticks: 15 ran, 0 skipped, 0 missed, 0 coalesced, 0 dropped, 0 pending
+	// 2026-01-01 00:05:00 UTC: 2 live tasks, 1 running; 15 runs: 14 ok, 0 failed (0 timed out, 0 panicked), 0 cancelled; 15 ticks: 15 ran, 0 skipped, 0 missed, 0 coalesced, 0 dropped, 0 pending
 	//
 	// NAME             TAG    SCHEDULE    STATE      RUNS  FAILED (IN A ROW)  SKIPPED  MISSED  IN FLIGHT  LAST TOOK  P99 TOOK  P99 LATE  NEXT    LAST ERROR
 	// session.cleanup  -      every 30s   scheduled  10    0 (0)              0        0       0          0s         0s        0s        in 30s  -

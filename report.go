@@ -73,7 +73,7 @@ func columnSeparator(i int) string {
 func (r Report) summary() string {
 	t := &r.Totals
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d tasks, %d running; %d runs: %d ok, %d failed (%d timed out, %d panicked), %d cancelled; %d ticks: %d ran, %d skipped, %d missed, %d coalesced, %d dropped, %d pending",
+	fmt.Fprintf(&b, "%s: %d live tasks, %d running; %d runs: %d ok, %d failed (%d timed out, %d panicked), %d cancelled; %d ticks: %d ran, %d skipped, %d missed, %d coalesced, %d dropped, %d pending",
 		instantText(r.At), t.Tasks, t.Running,
 		t.Runs, t.Successes, t.Failures, t.Timeouts, t.Panics, t.Cancelled,
 		t.Ticks.Due(), t.Ticks.Ran, t.Ticks.Skipped(), t.Ticks.Missed, t.Ticks.Coalesced, t.Ticks.Dropped, t.Ticks.Pending)

@@ -33,7 +33,7 @@ func reportedManager(t *testing.T) (*taskmanager.TaskManager, *tasktest.Clock) {
 
 func TestReportIsATableForTerminals(t *testing.T) {
 	m, _ := reportedManager(t)
-	const want = `2026-01-01 00:00:14 UTC: 7 tasks, 1 running; 17 runs: 15 ok, 1 failed (0 timed out, 0 panicked), 0 cancelled; 18 ticks: 17 ran, 1 skipped, 0 missed, 0 coalesced, 0 dropped, 0 pending
+	const want = `2026-01-01 00:00:14 UTC: 7 live tasks, 1 running; 17 runs: 15 ok, 1 failed (0 timed out, 0 panicked), 0 cancelled; 18 ticks: 17 ran, 1 skipped, 0 missed, 0 coalesced, 0 dropped, 0 pending
 
 NAME       TAG  SCHEDULE               STATE             RUNS  FAILED (IN A ROW)  SKIPPED  MISSED  IN FLIGHT  LAST TOOK  P99 TOOK  P99 LATE  NEXT         LAST ERROR
 by hand    -    manual                 scheduled         0     0 (0)              0        0       0          -          -         -         -            -
