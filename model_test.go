@@ -23,7 +23,7 @@ type model struct {
 	interval time.Duration
 	now      time.Duration // since the test's start
 	due      time.Duration // of the next tick
-	noDue    bool          // there is none for now: fixed delay, during a run
+	noDue    bool          // no tick is set: fixed delay, during a run
 	index    int64         // of the next tick
 	over     bool
 	paused   bool

@@ -3,9 +3,10 @@ package taskmanager
 import "hash/maphash"
 
 // names is the set of live tasks by name: open addressing over the task pointers
-// themselves, whose names and hashes stand in the tasks. A Go map costs 55 to 70
-// bytes a task more and is half of what scheduling one costs (BenchmarkNames).
-// Guarded by TaskManager.mu.
+// themselves, whose names and hashes stand in the tasks. That is for the memory of
+// a million tasks: filling it takes 0.6 of the bytes that filling a Go map does at
+// 100,000 and 0.3 at 1,000,000, and about the same time, while adding and
+// removing in turn is slower (BenchmarkNames). Guarded by TaskManager.mu.
 type names struct {
 	seed  maphash.Seed
 	table []*task // a power of two long, at most three quarters used
