@@ -247,6 +247,8 @@ package taskmanager
 //	report.go        the table; debug.go: over HTTP; explain.go: in words
 //	events.go        observer and log
 //	clocksource.go   time: the real clock, or somebody's
+//	host.go          what package durable sees of the engine
 //	names.go         the index of names
 //	errors.go        errors
-//	internal/seam    what tasktest needs of the engine and users do not
+//	internal/seam    what tasktest and durable need of the engine and users do not
+//	internal/queue   calls of observers and log handlers, which may block

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
+
+	"github.com/taskmanager-go/taskmanager/internal/queue"
 )
 
 // An Observer is told of every Event. Adapters to metrics and tracing stand on it.
@@ -83,101 +84,25 @@ type Event struct {
 	From, To time.Time     // of a gap
 }
 
-// queueLength bounds the queue of events and log lines.
-const queueLength = 1024
-
-// events delivers to the observer and the log. Its mu is a leaf lock.
+// events delivers to the observer and the log.
 type events struct {
-	m   *TaskManager
-	log *slog.Logger
-
-	mu       sync.Mutex
-	queue    []func()
-	draining bool          // there is a goroutine that empties the queue
-	idle     chan struct{} // closed when it is gone; nil if nobody waits
-	dropped  uint64
+	m     *TaskManager
+	log   *slog.Logger
+	queue *queue.Queue
 }
 
-func newEvents(m *TaskManager, log *slog.Logger) *events { return &events{m: m, log: log} }
+func newEvents(m *TaskManager, log *slog.Logger) *events {
+	return &events{m, log, queue.New(func(drain func()) {
+		m.engine.begun()
+		go func() {
+			defer m.engine.ended()
+			drain()
+		}()
+	})}
+}
 
 // post queues f, which may call user code. Locks may be held.
-func (v *events) post(f func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.queue) >= queueLength {
-		v.dropped++
-		return
-	}
-	v.queue = append(v.queue, f)
-	if !v.draining {
-		v.draining = true
-		v.m.engine.begun()
-		go v.drain()
-	}
-}
-
-// drain empties the queue and ends: while nothing happens there is no goroutine.
-func (v *events) drain() {
-	defer v.m.engine.ended()
-	for f := v.next(); f != nil; f = v.next() {
-		v.guard(f)
-	}
-}
-
-func (v *events) next() func() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.queue) == 0 {
-		v.draining = false
-		v.queue = nil
-		if v.idle != nil {
-			close(v.idle)
-			v.idle = nil
-		}
-		return nil
-	}
-	f := v.queue[0]
-	v.queue[0] = nil
-	v.queue = v.queue[1:]
-	return f
-}
-
-// guard calls f on a goroutine that has to survive it.
-func (v *events) guard(f func()) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		if recover() == nil { // Goexit: this goroutine ends, so another goes on
-			v.m.engine.begun()
-			go v.drain()
-		}
-	}()
-	f()
-	returned = true
-}
-
-// flushed is closed once the queue is empty.
-func (v *events) flushed() <-chan struct{} {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.draining {
-		done := make(chan struct{})
-		close(done)
-		return done
-	}
-	if v.idle == nil {
-		v.idle = make(chan struct{})
-	}
-	return v.idle
-}
-
-func (v *events) droppedCount() uint64 {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.dropped
-}
+func (v *events) post(f func()) { v.queue.Post(f) }
 
 // observed tells whether there is somebody to emit events to: if not, they are not
 // even made.
@@ -217,9 +142,7 @@ func (v *events) runEvent(r *run, res result) delivery {
 	t := r.task
 	x := t.x()
 	if x.observing {
-		v.mu.Lock()
-		v.dropped++
-		v.mu.Unlock()
+		v.queue.Drop()
 		return delivery{}
 	}
 	x.observing = true

@@ -97,7 +97,7 @@ func (m *TaskManager) drain(ctx context.Context, s *shutdown) error {
 		verdict = s.verdict(m.engine.source.Mono())
 	}
 	// The observer and the log have the rest of the grace for what is left.
-	closedBefore(m.events.flushed(), grace)
+	closedBefore(m.events.queue.Flushed(), grace)
 	m.engine.close()
 	return verdict
 }

@@ -170,7 +170,7 @@ func (m *TaskManager) Totals() Totals {
 	m.engine.mu.Lock()
 	sum.ClockSteps = m.engine.watch.steps
 	m.engine.mu.Unlock()
-	sum.EventsDropped = m.events.droppedCount()
+	sum.EventsDropped = m.events.queue.Dropped()
 	sum.EnginePanics = m.engine.panics.Load()
 	return sum
 }
@@ -234,9 +234,11 @@ func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
 	}
 	m.ending[t] = struct{}{}
 	m.mu.Unlock()
-	defer t.closeDone() // by itself it cannot: it has no extra part if all is well
-	m.engine.begun()
-	defer m.engine.ended()
+	defer t.closeDone()                  // by itself it cannot: it has no extra part if all is well
+	if ctx.Value(seam.RunKey{}) == nil { // else it is a part of work that is counted
+		m.engine.begun()
+		defer m.engine.ended()
+	}
 	m.engine.execute(&t.run, goroutineID(), now)
 
 	t.mu.Lock()
@@ -432,4 +434,5 @@ func init() {
 		}
 		return inspector{e, source}
 	}
+	seam.HostOf = func(manager any) seam.Host { return host{manager.(*TaskManager).engine} }
 }

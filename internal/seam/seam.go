@@ -49,6 +49,15 @@ type Inspector interface {
 	Settled(stop <-chan struct{}) bool
 }
 
+// A Host lets package durable work on a manager's time.
+type Host interface {
+	// Go calls f on a goroutine of its own. Under a Settler, one such f has ended
+	// or is parked before the next is called.
+	Go(f func())
+	// Now reads both hands of the manager's clock.
+	Now() (wall time.Time, mono int64)
+}
+
 // RunKey is the key under which the context of a run holds the run's task.
 type RunKey struct{}
 
@@ -59,4 +68,6 @@ var (
 	// Inspect gives the Inspector of a *taskmanager.TaskManager, nil if the
 	// manager does not run on a Mock.
 	Inspect func(manager any) Inspector
+	// HostOf gives the Host of a *taskmanager.TaskManager.
+	HostOf func(manager any) Host
 )

@@ -1,0 +1,24 @@
+package taskmanager
+
+import "time"
+
+// A host is an engine as package durable sees it: see seam.Host.
+type host struct{ engine *engine }
+
+func (h host) Now() (time.Time, int64) { return h.engine.source.Now() }
+
+// Go goes through a timer under a settler: the clock settles what one timer has
+// started before it comes to the next.
+func (h host) Go(f func()) {
+	if h.engine.settler == nil {
+		go f()
+		return
+	}
+	h.engine.source.NewTimer(func() {
+		h.engine.begun()
+		go func() {
+			defer h.engine.ended()
+			f()
+		}()
+	}).Reset(0)
+}
