@@ -26,6 +26,9 @@ func TestImportsFollowTheArrows(t *testing.T) {
 		{module + "/internal/seam", nil},
 		{module + "/cronsched", []string{inside}},
 		{module + "/tasktest", []string{module, inside, clock, backoff, sync}},
+		{module + "/internal/queue", nil},
+		{module + "/durable", []string{module, module + "/cronsched", inside, clock, backoff, sync}},
+		{module + "/durable/sqlstore", []string{module, module + "/cronsched", module + "/durable", inside, clock, backoff, sync}},
 	} {
 		for _, imported := range imports(t, c.pkg) {
 			if !slices.ContainsFunc(c.may, func(may string) bool {

@@ -1,0 +1,325 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A claimer takes due triggers for this node.
+type claimer struct {
+	s *Scheduler
+
+	turn   turn // held for a claim: a stop waits for the one in progress
+	empty  int  // rounds in a row that found all that is due taken by others; guarded by turn
+	rounds int  // since unreadable triggers were looked at; guarded by turn
+
+	mu      sync.Mutex // a leaf lock; guards the fields below
+	skipped []string   // IDs of triggers that this node cannot read
+	begun   int        // claims sent
+	over    int        // claims whose runs, if there was an answer, have begun
+	added   int        // how many of them the round under way has found
+	holder  int        // the turn whose claim is under way, 0 for none
+	slots   int        // that it has reserved
+}
+
+const (
+	// exceptFor is how many rounds go by until unreadable triggers are looked at again.
+	// Those that find new ones are not counted, lest many of them starve the others.
+	exceptFor = 100
+	// contended is the first wait when all that is due is being claimed by others.
+	contended = 5 * time.Millisecond
+	// herd bounds the random delay before a wake-up that other nodes have, too.
+	herd = 10 * time.Millisecond
+)
+
+// except leaves a trigger out of further claims; false if it is already.
+func (c *claimer) except(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(c.skipped, id) {
+		return false
+	}
+	c.skipped = append(c.skipped, id)
+	c.added++
+	return true
+}
+
+// forgive has the next claim look at the triggers again that could not be read.
+func (c *claimer) forgive() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skipped = nil
+}
+
+// found tells how many exceptions there are since the last call.
+func (c *claimer) found() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, c.added = c.added, 0
+	return n
+}
+
+func (c *claimer) exceptions() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.skipped)
+}
+
+// round is the loop's work: a claim, and another as long as something is due and a
+// slot is free; then sleep until the next instant at which something is.
+func (c *claimer) round(ctx context.Context) error {
+	more, err := c.once(ctx)
+	if more {
+		c.s.loops.claim.wake()
+	}
+	return err
+}
+
+// once is one claim; more tells that another may find something.
+func (c *claimer) once(ctx context.Context) (more bool, err error) {
+	turn := c.turn.take()
+	defer c.turn.end(turn)
+	s := c.s
+	if !s.running() {
+		return false, nil
+	}
+	if c.rounds == exceptFor {
+		c.rounds = 0
+		c.forgive()
+	}
+	limit := s.flights.reserve()
+	c.hold(turn, limit)
+	unused := 0
+	defer func() {
+		if c.unhold(turn) {
+			unused = limit
+		}
+		s.flights.release(unused)
+	}()
+	ask := limit
+	if !s.mayClaim() || !s.lease.holds() { // without a lease its runs would be others' before long
+		ask = 0
+	}
+	node := s.nodeID()
+	_, asked := s.host.Now()
+	c.count(&c.begun)
+	answered := sync.OnceFunc(func() {
+		if c.turn.has(turn) {
+			c.count(&c.over)
+		}
+	})
+	defer answered()
+	res, err := s.store.Claim(ctx, ClaimRequest{
+		Node: node, Limit: ask, Handlers: s.registry.names(), Except: c.exceptions(), Plan: s.planner.plan,
+	})
+	if !c.unhold(turn) { // the watchdog gave up on it: what it may have claimed shows in a heartbeat
+		s.loops.beat.wake()
+		return false, nil
+	}
+	unused = limit
+	if errors.Is(err, ErrNodeDead) {
+		c.empty++
+		s.loops.beat.wake() // which finds out, and gets a new ID
+		s.loops.claim.in(contended << min(c.empty, 10))
+		return false, nil
+	}
+	if err := s.noteStore("claim", err); err != nil {
+		answered()
+		s.loops.beat.wake() // what it may have claimed shows in a heartbeat
+		return false, err
+	}
+	unreadable := c.found()
+	if unreadable == 0 {
+		c.rounds++
+	}
+	for _, cl := range res.Claimed {
+		unused--
+		if !s.begin(cl) {
+			unused++
+		}
+	}
+	for _, r := range res.Skipped {
+		s.skippedRun(r)
+	}
+	for _, t := range res.Parked {
+		s.parked(t)
+	}
+	if res.Broadcast != "" {
+		s.locals.broadcasts(ctx)
+	}
+	if err := s.waits.poll(ctx); err != nil {
+		s.logSeldom("waits", slog.LevelWarn, "runs that are waited for could not be read", errAttr(err))
+	}
+	_, now := s.host.Now()
+	return c.sleep(res, ask, unreadable, time.Duration(now-asked)), nil
+}
+
+// sleep sets the loop's alarm by what the claim has found. Only durations are used:
+// the store's clock says when, this node's how long.
+func (c *claimer) sleep(res ClaimResult, ask, unreadable int, took time.Duration) (more bool) {
+	s := c.s
+	did := len(res.Claimed) + len(res.Skipped) + len(res.Parked) + unreadable
+	due := !res.Next.IsZero() && !res.Next.After(res.Now)
+	switch {
+	case due && did > 0 && len(res.Claimed) < ask:
+		c.empty = 0
+		return true
+	case due && len(res.Claimed) == ask: // no slot is free: the end of a run wakes the loop
+		c.empty = 0
+		s.loops.claim.in(s.config.PollInterval)
+	case due:
+		c.empty++
+		s.loops.claim.in(contended << min(c.empty, 10))
+	default:
+		c.empty = 0
+		wait := s.config.PollInterval
+		if !res.Next.IsZero() {
+			wait = min(wait, res.Next.Sub(res.Now)-took)
+		}
+		if s.lease.others() && wait < s.config.PollInterval {
+			wait += time.Duration(s.planner.uniform() * float64(herd))
+		}
+		s.loops.claim.in(wait)
+	}
+	return false
+}
+
+// hold notes that a claim with so many slots is on its way; unhold that it is back, and
+// tells whether it was still waited for.
+func (c *claimer) hold(turn, slots int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holder, c.slots = turn, slots
+}
+
+func (c *claimer) unhold(turn int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holder != turn {
+		return false
+	}
+	c.holder = 0
+	return true
+}
+
+// giveUp is called when a round hangs: its slots are free again, and its claim's answer
+// counts as lost.
+func (c *claimer) giveUp() {
+	c.turn.giveUp()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = c.begun
+	if c.holder != 0 {
+		c.holder = 0
+		c.s.flights.release(c.slots)
+	}
+}
+
+func (c *claimer) count(n *int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*n++
+}
+
+// claims tells how many claims were sent, and how many of them are over.
+func (c *claimer) claims() (begun, over int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun, c.over
+}
+
+// mayClaim tells whether cluster-wide jobs are this node's to claim.
+func (s *Scheduler) mayClaim() bool {
+	return s.store.Shared() || s.config.Leader == nil || s.term.leading()
+}
+
+// begin starts a run that was claimed, with its slot; false if it needs none.
+func (s *Scheduler) begin(cl Claimed) bool {
+	r := cl.Run
+	if !s.lease.holdsAs(r.Node) { // the answer took too long: others may hold it for lost
+		s.log(slog.LevelWarn, "claim came back after the lease had ended", slog.String("job", r.Job), slog.String("run", r.ID))
+		return false
+	}
+	if s.flights.isClosed() { // it came back too late for the stop: for another node
+		end := s.planner.conclude(r, cl.Job, ending{cause: ErrStopping}, r.StartedAt)
+		end.Run.Message = "claimed, but not started: the scheduler stopped"
+		end.Follow = s.planner.follow(r, cl.Job, KindRetry, r.Attempt, r.StartedAt)
+		s.finisher.add(nil, end)
+		return false
+	}
+	s.stats.claimed.Add(1)
+	lateness := max(0, r.StartedAt.Sub(r.ScheduledAt))
+	if lateness > time.Second && r.Kind == KindSchedule {
+		s.stats.late.Add(1)
+	}
+	if s.config.Observer != nil {
+		e := runEvent(EventStarted, r)
+		e.Lateness = lateness
+		s.emit(e)
+	}
+	return s.flights.start(r, cl.Job, false)
+}
+
+func (s *Scheduler) skippedRun(r RunRow) {
+	s.stats.skipped.Add(1)
+	if r.Code == CodeMisfire {
+		s.stats.misfired.Add(1)
+		s.log(slog.LevelWarn, "firings passed over", slog.String("job", r.Job), slog.String("trigger", r.Trigger), slog.Int64("firings", r.Passed))
+	}
+	s.emit(runEvent(EventSkipped, r))
+	s.waits.done(r)
+}
+
+func (s *Scheduler) parked(t TriggerRow) {
+	e := Event{Kind: EventParked, Job: t.Job, Trigger: t.Name, Detail: t.Reason}
+	if t.State == StateBlocked {
+		s.stats.blocked.Add(1)
+		e.Kind = EventBlocked
+	}
+	s.emit(e)
+}
+
+// waker gives what carries notes between nodes, nil if nothing does.
+func (s *Scheduler) waker() Waker {
+	if s.config.Waker != nil {
+		return s.config.Waker
+	}
+	w, _ := s.store.(Waker)
+	return w
+}
+
+// Wake has this node look for due triggers now, and tells the others: for after the
+// commit of a transaction of Within.
+func (s *Scheduler) Wake() { s.changed(true) }
+
+// changed tells all nodes that triggers have changed.
+func (s *Scheduler) changed(everyNode bool) {
+	s.loops.claim.wake()
+	if everyNode {
+		s.loops.local.wake()
+		s.notify(NoteJobs)
+		return
+	}
+	s.notify(NoteDue)
+}
+
+// hear is called with the notes of other nodes, and of this one.
+func (s *Scheduler) hear(n Note) {
+	if !s.running() {
+		return
+	}
+	switch n {
+	case NoteDue, NoteBroadcast:
+		s.claimer.forgive()
+		s.loops.claim.wake()
+	case NoteCancel:
+		s.loops.beat.wake()
+	case NoteJobs:
+		s.loops.local.wake()
+		s.loops.claim.wake()
+	}
+}

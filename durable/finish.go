@@ -1,0 +1,201 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+)
+
+// batch bounds how many ends are recorded in one transaction, and batchBytes about
+// how much they weigh.
+const (
+	batch      = 100
+	batchBytes = 1 << 20
+)
+
+// A finisher records the ends of runs. While one batch is on its way others gather,
+// so that batches grow with the load and a lone end waits for nobody.
+type finisher struct {
+	s *Scheduler
+
+	turn  turn       // held for a batch: they are one after the other
+	mu    sync.Mutex // a leaf lock; guards the fields below
+	queue []*landing
+	// doubt has the IDs whose answer got lost: refused may mean recorded.
+	doubt map[string]bool
+}
+
+// A landing is a flight whose handler has returned, with what is to be recorded.
+type landing struct {
+	flight *flight // nil for a run of a dead node's
+	end    End
+}
+
+func (f *finisher) add(fl *flight, end End) {
+	f.mu.Lock()
+	f.queue = append(f.queue, &landing{fl, end})
+	f.mu.Unlock()
+	f.s.loops.finish.wake()
+}
+
+func (f *finisher) pending() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.queue)
+}
+
+// round is the loop's work: a batch, and another as long as there is one.
+func (f *finisher) round(ctx context.Context) error {
+	err := f.flush(ctx)
+	if err == nil && f.pending() > 0 {
+		f.s.loops.finish.wake()
+	}
+	return err
+}
+
+// flush records one batch.
+func (f *finisher) flush(ctx context.Context) error {
+	turn := f.turn.take()
+	defer f.turn.end(turn)
+	f.mu.Lock()
+	n, bytes := 0, 0
+	for n < len(f.queue) && n < batch && (n == 0 || bytes < batchBytes) {
+		bytes += len(f.queue[n].end.Run.Data) + len(f.queue[n].end.Run.Detail)
+		n++
+	}
+	landings := slices.Clone(f.queue[:n])
+	f.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	ends := make([]End, n)
+	for i, l := range landings {
+		ends[i] = l.end
+	}
+	s := f.s
+	ok, err := s.store.Finish(ctx, FinishRequest{Ends: ends, Resume: s.planner.resume})
+	if !f.turn.has(turn) { // the watchdog gave up on it
+		return nil
+	}
+	if s.noteStore("finish", err) != nil {
+		f.mu.Lock()
+		if f.doubt == nil {
+			f.doubt = map[string]bool{}
+		}
+		for _, e := range ends {
+			f.doubt[e.Run.ID] = true
+		}
+		f.mu.Unlock()
+		return err
+	}
+	if err := f.settleDoubts(ctx, ends, ok); err != nil || !f.turn.has(turn) {
+		return err
+	}
+	f.mu.Lock()
+	f.queue = slices.Delete(f.queue, 0, n)
+	if len(f.queue) == 0 {
+		f.queue = nil
+	}
+	f.mu.Unlock()
+	for i, l := range landings {
+		if l.flight != nil {
+			s.flights.remove(l.flight)
+		}
+		s.landed(l, ok[i])
+	}
+	s.loops.claim.wake() // slots, blocked triggers and follow-ups
+	return nil
+}
+
+// settleDoubts finds out which ends were refused because an earlier attempt, whose
+// answer got lost, had recorded them.
+func (f *finisher) settleDoubts(ctx context.Context, ends []End, ok []bool) error {
+	var ids []string
+	f.mu.Lock()
+	for i, e := range ends {
+		if f.doubt[e.Run.ID] && !ok[i] {
+			ids = append(ids, e.Run.ID)
+		}
+	}
+	f.mu.Unlock()
+	var rows []RunRow
+	if len(ids) > 0 {
+		var err error
+		rows, err = f.s.store.Runs(ctx, RunQuery{IDs: ids, Limit: len(ids)})
+		if err := f.s.noteStore("read runs", err); err != nil {
+			return err // the batch is tried again
+		}
+	}
+	f.mu.Lock()
+	for _, e := range ends {
+		delete(f.doubt, e.Run.ID)
+	}
+	f.mu.Unlock()
+	for i, e := range ends {
+		ok[i] = ok[i] || slices.ContainsFunc(rows, func(r RunRow) bool {
+			return r.ID == e.Run.ID && r.Node == e.Run.Node && r.State == e.Run.State
+		})
+	}
+	return nil
+}
+
+// giveUp is called when a round hangs: the answer for its batch counts as lost.
+func (f *finisher) giveUp() {
+	f.turn.giveUp()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.doubt == nil {
+		f.doubt = map[string]bool{}
+	}
+	for _, l := range f.queue {
+		f.doubt[l.end.Run.ID] = true
+	}
+}
+
+// landed tells of a run whose end has been recorded, or refused.
+func (s *Scheduler) landed(l *landing, ok bool) {
+	r := l.end.Run
+	if !ok {
+		s.stats.refused.Add(1)
+		s.emit(runEvent(EventRefused, r))
+		if l.flight != nil {
+			s.log(slog.LevelWarn, "run was no longer this node's, its end was refused", slog.String("job", r.Job), slog.String("run", r.ID))
+			r.State, r.Code = RunLost, CodeLost
+			s.waits.done(r)
+		}
+		return
+	}
+	s.stats.ended(r.State)
+	if s.config.Observer != nil {
+		s.emit(runEvent(EventEnded, r))
+	}
+	switch r.State {
+	case RunFailed:
+		level := slog.LevelWarn
+		if r.Code == CodePanic {
+			level = slog.LevelError
+		}
+		s.log(level, "run failed", slog.String("job", r.Job), slog.String("run", r.ID), slog.Int("attempt", r.Attempt),
+			slog.String("code", string(r.Code)), slog.String("error", r.Message))
+	case RunLost:
+		s.emit(runEvent(EventLost, r))
+		s.log(slog.LevelWarn, "run lost", slog.String("job", r.Job), slog.String("run", r.ID), slog.String("of", r.Node))
+	}
+	if t := l.end.Follow; t != nil {
+		if t.Kind == KindRecovery {
+			s.stats.recovered.Add(1)
+		} else if r.State == RunFailed {
+			s.stats.retried.Add(1)
+		}
+		s.emit(Event{Kind: EventFollowed, Job: r.Job, Trigger: r.Trigger, Run: t.ID, RunKind: t.Kind, Attempt: t.Attempt,
+			Duration: l.end.FollowIn, Detail: t.Kind.String()})
+	}
+	s.waits.done(r)
+}
+
+// sortBy sorts in order of a key.
+func sortBy[T any, K cmp.Ordered](l []T, key func(T) K) {
+	slices.SortFunc(l, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+}

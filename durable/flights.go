@@ -1,0 +1,275 @@
+package durable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager"
+)
+
+// A flight is a run on this node, from its claim until its end is in the store.
+type flight struct {
+	row    RunRow
+	job    JobRow
+	local  bool // of a job that runs on every node: never claimed
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	// Guarded by flights.mu.
+	cause  error // with which the scheduler ended the context
+	over   bool  // the handler has returned
+	gaveUp bool  // a stop recorded it as interrupted while it goes on
+	since  int64 // monotonic: its start
+}
+
+// flights are the runs on this node.
+type flights struct {
+	s *Scheduler
+
+	mu       sync.Mutex // a leaf lock
+	byID     map[string]*flight
+	claimed  int  // of them those that take slots, and slots reserved by a claim
+	handlers int  // handlers that have not returned
+	closed   bool // by a stop: nothing begins any more
+	empty    chan struct{}
+}
+
+func (f *flights) init(s *Scheduler) { f.s, f.byID = s, map[string]*flight{} }
+
+// reserve takes the free slots for a claim; release gives back what it did not use.
+func (f *flights) reserve() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := max(0, f.s.config.MaxConcurrentRuns-f.claimed)
+	f.claimed += n
+	return n
+}
+
+func (f *flights) release(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.claimed -= n
+}
+
+// close has no run begin from now on.
+func (f *flights) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
+
+func (f *flights) isClosed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
+}
+
+// running is how many handlers have not returned.
+func (f *flights) running() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.handlers
+}
+
+// start runs a claimed run, whose slot is reserved, or a local one. It returns false
+// if the run is here already.
+func (f *flights) start(row RunRow, job JobRow, local bool) bool {
+	fl := &flight{row: row, job: job, local: local}
+	fl.ctx, fl.cancel = context.WithCancelCause(context.Background())
+	f.mu.Lock()
+	if _, here := f.byID[row.ID]; here || f.closed {
+		f.mu.Unlock()
+		return false
+	}
+	_, fl.since = f.s.host.Now()
+	f.byID[row.ID] = fl
+	f.handlers++
+	f.mu.Unlock()
+	f.s.host.Go(func() { f.run(fl) })
+	return true
+}
+
+// run is a run from its start to its end.
+func (f *flights) run(fl *flight) {
+	s := f.s
+	stop := func() {}
+	if fl.job.Timeout > 0 {
+		var err error
+		if stop, err = s.after("durable/timeout/"+fl.row.ID, fl.job.Timeout, func() { f.timeout(fl) }); err != nil {
+			stop = func() {}
+		}
+	}
+	run := fl.run()
+	err := taskmanager.ErrGoexit // if the handler calls it, this goroutine ends, too
+	defer func() {
+		stop()
+		f.returned(fl, err)
+	}()
+	err = s.manager.RunOnce(&runContext{fl.ctx, run}, "durable/"+run.Job, func(ctx context.Context) error {
+		h := s.registry.handler(fl.job.Handler)
+		if h == nil {
+			return &dataError{&FieldError{Field: "Handler", Value: fl.job.Handler, Reason: "is not registered on this node"}}
+		}
+		err := h(ctx, run)
+		if err != nil && errors.Is(context.Cause(ctx), taskmanager.ErrClosed) { // the manager was closed under us
+			err = errors.Join(taskmanager.ErrClosed, err)
+		}
+		return err
+	})
+}
+
+// run is the flight as its handler sees it.
+func (fl *flight) run() Run {
+	r := fl.row
+	return Run{
+		ID: r.ID, Job: r.Job, Trigger: r.Trigger, Kind: r.Kind, ScheduledAt: r.ScheduledAt, Attempt: r.Attempt,
+		RetryOf: r.RetryOf, Node: r.Node, Data: bytes.Clone(r.Data), IdempotencyKey: r.IdempotencyKey, Fence: r.Fence,
+	}
+}
+
+// timeout ends a run's context at its time limit, and says so if that does not end it.
+func (f *flights) timeout(fl *flight) {
+	if !f.end(fl, ErrTimeout) {
+		return
+	}
+	f.s.emit(fl.event(EventOverdue))
+	f.s.log(slog.LevelWarn, "run timed out", slog.String("job", fl.row.Job), slog.String("run", fl.row.ID),
+		slog.Duration("timeout", fl.job.Timeout))
+}
+
+// end ends a run's context; the first cause counts.
+func (f *flights) end(fl *flight, cause error) bool {
+	f.mu.Lock()
+	if fl.over || fl.cause != nil {
+		f.mu.Unlock()
+		return false
+	}
+	fl.cause = cause
+	f.mu.Unlock()
+	fl.cancel(cause)
+	return true
+}
+
+// cancel ends the context of the run of that ID, if it is here.
+func (f *flights) cancel(id string, cause error) bool {
+	f.mu.Lock()
+	fl := f.byID[id]
+	f.mu.Unlock()
+	return fl != nil && f.end(fl, cause)
+}
+
+// cancelAll ends the contexts of all runs that match, and returns how many.
+func (f *flights) cancelAll(cause error, match func(*flight) bool) (n int) {
+	for _, fl := range f.all() {
+		if match(fl) && f.end(fl, cause) {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *flights) all() []*flight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make([]*flight, 0, len(f.byID))
+	for _, fl := range f.byID {
+		all = append(all, fl)
+	}
+	sortBy(all, func(fl *flight) string { return fl.row.ID })
+	return all
+}
+
+// returned takes over when a handler has returned.
+func (f *flights) returned(fl *flight, err error) {
+	s := f.s
+	now, mono := s.host.Now()
+	f.mu.Lock()
+	fl.over = true
+	cause, gaveUp := fl.cause, fl.gaveUp
+	f.mu.Unlock()
+	defer f.handlerGone()                                      // a stop that waits for it records what has been added until then
+	if cause == nil && guardedIs(err, taskmanager.ErrClosed) { // the manager was closed under us
+		cause = ErrStopping
+	}
+	fl.cancel(nil)
+	if gaveUp {
+		f.remove(fl) // its row is the store's business until the lease ends
+		return
+	}
+	e := ending{err: err, cause: cause, lasted: time.Duration(mono - fl.since)}
+	end := s.concludeGuarded(fl, e, now)
+	if fl.local {
+		s.locals.ended(fl, end)
+		return
+	}
+	s.finisher.add(fl, end)
+}
+
+// guardedIs is errors.Is for errors whose methods panic.
+func guardedIs(err, target error) (is bool) {
+	defer func() { _ = recover() }()
+	return errors.Is(err, target)
+}
+
+func (f *flights) handlerGone() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handlers--
+	if f.handlers == 0 && f.empty != nil {
+		close(f.empty)
+		f.empty = nil
+	}
+}
+
+// concludeGuarded is conclude for errors whose methods panic.
+func (s *Scheduler) concludeGuarded(fl *flight, e ending, now time.Time) (end End) {
+	defer func() {
+		if recover() != nil {
+			e.err = errPanicked
+			end = s.planner.conclude(fl.row, fl.job, e, now)
+		}
+	}()
+	return s.planner.conclude(fl.row, fl.job, e, now)
+}
+
+// remove forgets a flight and frees its slot.
+func (f *flights) remove(fl *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byID[fl.row.ID] != fl {
+		return
+	}
+	delete(f.byID, fl.row.ID)
+	if !fl.local {
+		f.claimed--
+	}
+}
+
+// quiet is closed once no handler runs.
+func (f *flights) quiet() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.handlers == 0 {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if f.empty == nil {
+		f.empty = make(chan struct{})
+	}
+	return f.empty
+}
+
+// event is an event about the flight.
+func (fl *flight) event(kind EventKind) Event { return runEvent(kind, fl.row) }
+
+func runEvent(kind EventKind, r RunRow) Event {
+	return Event{
+		Kind: kind, Job: r.Job, Trigger: r.Trigger, Run: r.ID, RunKind: r.Kind, State: r.State, Code: r.Code,
+		Attempt: r.Attempt, Duration: r.Duration, Count: r.Passed, Detail: r.Message,
+	}
+}

@@ -1,0 +1,354 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager"
+	"github.com/taskmanager-go/taskmanager/cronsched"
+)
+
+// localRefresh is how many poll intervals go by between two looks at which jobs run on
+// every node.
+const localRefresh = 10
+
+// seenFor is how long a broadcast is remembered that was not read again.
+const seenFor = time.Hour
+
+// locals are the jobs that run on every node: by this node's own clock, without claims.
+// The store has their definitions, and a record of each run.
+type locals struct {
+	s *Scheduler
+
+	mu       sync.Mutex // guards the fields below; may be held while calling the manager
+	jobs     map[string]JobRow
+	triggers map[string]*localTrigger // by job and name
+	last     map[string]time.Time     // by trigger ID the last instant fired on time
+	busy     map[string]int           // runs of each job on this node
+	retries  map[string]func()        // stops of attempts to come, by ID
+	seen     map[string]int64         // broadcasts taken, or from before the start; monotonic: when last read
+	primed   bool
+	lives    int // tasks made, for their names
+	stopped  bool
+}
+
+// A localTrigger is a trigger on this node's clock.
+type localTrigger struct {
+	row      TriggerRow
+	schedule cronsched.Schedule
+	stop     func() // its task; nil between the firings of an every trigger
+	gone     bool
+	fired    int
+}
+
+// refresh is a loop's work: it reads which jobs and triggers there are.
+func (l *locals) refresh(ctx context.Context) error {
+	if !l.s.running() {
+		return nil
+	}
+	states, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopped {
+		return nil
+	}
+	jobs := map[string]JobRow{}
+	wanted := map[string]TriggerRow{}
+	for _, st := range states {
+		if !l.s.registry.knows(st.Job.Handler) {
+			l.s.unknownHandler(st.Job)
+			continue
+		}
+		jobs[st.Job.Name] = st.Job
+		for _, t := range st.Triggers {
+			if !t.OneShot() && t.State == StateLocal && !t.Paused && !st.Job.Paused {
+				wanted[t.Job+"/"+t.Name] = t
+			}
+		}
+	}
+	l.jobs = jobs
+	for key, t := range l.triggers {
+		if row, there := wanted[key]; !there || row.Schedule != t.row.Schedule || row.ID != t.row.ID {
+			l.drop(key, t)
+		}
+	}
+	for key, row := range wanted {
+		if t := l.triggers[key]; t != nil {
+			t.row = row
+			continue
+		}
+		l.add(key, row)
+	}
+	l.broadcastLocked(states)
+	return nil
+}
+
+func (l *locals) read(ctx context.Context) (all []JobState, err error) {
+	for after := ""; ; {
+		states, err := l.s.store.Jobs(ctx, JobQuery{EveryNode: true, WithoutRuns: true, After: after})
+		if err := l.s.noteStore("read jobs", err); err != nil {
+			return nil, err
+		}
+		all = append(all, states...)
+		if len(states) < pageSize {
+			return all, nil
+		}
+		after = states[len(states)-1].Job.Name
+	}
+}
+
+func (l *locals) drop(key string, t *localTrigger) {
+	t.gone = true
+	if t.stop != nil {
+		t.stop()
+	}
+	delete(l.triggers, key)
+}
+
+// add begins a trigger.
+func (l *locals) add(key string, row TriggerRow) {
+	s, err := l.s.registry.schedule(row.Schedule)
+	if err != nil {
+		l.s.unreadable(row, err)
+		return
+	}
+	t := &localTrigger{row: row, schedule: s}
+	if l.triggers == nil {
+		l.triggers = map[string]*localTrigger{}
+	}
+	l.triggers[key] = t
+	if _, _, every := s.FixedDelay(); every {
+		l.armEvery(t)
+		return
+	}
+	h, err := l.s.manager.Schedule(l.taskName(row), s, func(context.Context) error { l.due(t); return nil },
+		taskmanager.WithJitter(0), taskmanager.WithTag("durable"))
+	if err != nil { // nothing is due any more, or the manager is closed
+		return
+	}
+	t.stop = h.Stop
+}
+
+func (l *locals) taskName(row TriggerRow) string {
+	l.lives++
+	return fmt.Sprintf("durable/%s/%s/%s#%d", l.s.instance, row.Job, row.Name, l.lives)
+}
+
+// armEvery has an every trigger fire one delay from now.
+func (l *locals) armEvery(t *localTrigger) {
+	_, runs, _ := t.schedule.FixedDelay()
+	if t.gone || l.stopped || runs > 0 && t.fired >= runs {
+		return
+	}
+	now, _ := l.s.host.Now()
+	next, ok := t.schedule.Next(now)
+	if !ok {
+		return
+	}
+	if t.stop != nil { // of an alarm set by a change while a run was under way
+		t.stop()
+	}
+	stop, err := l.s.after(l.taskName(t.row), next.Sub(now), func() { l.due(t) })
+	if err == nil {
+		t.stop = stop
+	}
+}
+
+// due is called when a trigger is due.
+func (l *locals) due(t *localTrigger) {
+	s := l.s
+	now, _ := s.host.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	job, there := l.jobs[t.row.Job]
+	if t.gone || l.stopped || !there {
+		return
+	}
+	_, _, every := t.schedule.FixedDelay()
+	at := micros(now)
+	perNode := every
+	if !every {
+		if prev, ok := t.schedule.Prev(now.Add(1)); ok {
+			if late := now.Sub(prev) > s.config.MisfireThreshold; !late {
+				if at = micros(prev); l.last[t.row.ID].Equal(at) { // the clock was set back
+					return
+				}
+				if l.last == nil {
+					l.last = map[string]time.Time{}
+				}
+				l.last[t.row.ID] = at
+			} else if perNode = true; s.planner.policy(t.row) == Skip {
+				l.passOver(t, prev, now)
+				return
+			}
+		}
+	}
+	key := idempotencyKey(t.row.Job, t.row.Name, at)
+	if perNode {
+		key += "/" + s.nodeID()
+	}
+	data, err := merge(job.Data, t.row.Data)
+	if err != nil {
+		data = t.row.Data
+	}
+	t.fired++
+	row := RunRow{
+		ID: newID(now, s.random), Job: job.Name, Trigger: t.row.Name, Kind: KindSchedule, ScheduledAt: at, Attempt: 1,
+		IdempotencyKey: key, Data: data, Priority: t.row.Priority,
+	}
+	if !l.startLocked(job, row) && every {
+		l.armEvery(t)
+	}
+}
+
+// passOver records a firing that came too late for the Skip policy.
+func (l *locals) passOver(t *localTrigger, at, now time.Time) {
+	r := *l.s.planner.passedOver(Due{Now: now, Trigger: t.row}, micros(at), 1)
+	r.Node, r.StartedAt = l.s.nodeID(), micros(now)
+	l.s.skippedRun(r)
+	l.s.finisher.add(nil, End{Run: r, Local: true})
+}
+
+// startLocked starts a run on this node, unless the job must not overlap itself here.
+func (l *locals) startLocked(job JobRow, row RunRow) bool {
+	s := l.s
+	if !job.AllowConcurrent && l.busy[job.Name] > 0 {
+		row.State, row.Code, row.Message = RunSkipped, CodeConflict, "another run of the job is active on this node"
+		row.Node = s.nodeID()
+		row.StartedAt, _ = s.host.Now()
+		s.skippedRun(row)
+		if row.Kind == KindBroadcast { // somebody asked for it
+			s.finisher.add(nil, End{Run: row, Local: true})
+		}
+		return false
+	}
+	if l.busy == nil {
+		l.busy = map[string]int{}
+	}
+	l.busy[job.Name]++
+	row.Node = s.nodeID()
+	row.StartedAt, _ = s.host.Now()
+	row.StartedAt = micros(row.StartedAt)
+	s.emit(runEvent(EventStarted, row))
+	s.flights.start(row, job, true)
+	return true
+}
+
+// ended takes over when the handler of a local run has returned.
+func (l *locals) ended(fl *flight, end End) {
+	follow, in := end.Follow, end.FollowIn
+	end.Local, end.Follow, end.FollowIn = true, nil, 0
+	l.mu.Lock()
+	name := fl.row.Job
+	if l.busy[name]--; l.busy[name] <= 0 {
+		delete(l.busy, name)
+	}
+	if follow != nil && !l.stopped {
+		l.retryLocked(fl, *follow, in)
+	}
+	if t := l.triggers[name+"/"+fl.row.Trigger]; t != nil && fl.row.Kind == KindSchedule {
+		if _, _, every := t.schedule.FixedDelay(); every {
+			l.armEvery(t)
+		}
+	}
+	l.mu.Unlock()
+	l.s.finisher.add(fl, end)
+}
+
+// retryLocked has another attempt wait in this process.
+func (l *locals) retryLocked(fl *flight, t TriggerRow, in time.Duration) {
+	row := fl.row
+	row.ID, row.Kind, row.Attempt, row.RetryOf = t.ID, t.Kind, t.Attempt, t.RetryOf
+	if l.retries == nil {
+		l.retries = map[string]func(){}
+	}
+	stop, err := l.s.after("durable/retry/"+t.ID, in, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.retries, t.ID)
+		if job, there := l.jobs[row.Job]; there && !l.stopped {
+			l.startLocked(job, row)
+		}
+	})
+	if err == nil {
+		l.retries[t.ID] = stop
+		l.s.stats.retried.Add(1)
+	}
+}
+
+// broadcasts takes the broadcasts that the store has.
+func (l *locals) broadcasts(ctx context.Context) {
+	states, err := l.read(ctx)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broadcastLocked(states)
+}
+
+// prime takes note of the broadcasts from before the node's start: they are not its.
+func (l *locals) prime(ctx context.Context) error {
+	states, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.primed = false
+	l.broadcastLocked(states)
+	l.primed = true
+	return nil
+}
+
+func (l *locals) broadcastLocked(states []JobState) {
+	_, mono := l.s.host.Now()
+	if l.seen == nil {
+		l.seen = map[string]int64{}
+	}
+	for _, st := range states {
+		for _, t := range st.Triggers {
+			if t.State != StateBroadcast {
+				continue
+			}
+			_, seen := l.seen[t.ID]
+			l.seen[t.ID] = mono
+			if seen || !l.primed || l.stopped || !l.s.registry.knows(st.Job.Handler) {
+				continue
+			}
+			if l.jobs == nil {
+				l.jobs = map[string]JobRow{}
+			}
+			l.jobs[st.Job.Name] = st.Job
+			now, _ := l.s.host.Now()
+			l.startLocked(st.Job, RunRow{
+				ID: newID(now, l.s.random), Job: t.Job, Kind: KindBroadcast, ScheduledAt: t.ScheduledAt, Attempt: 1,
+				IdempotencyKey: t.IdempotencyKey, Data: t.Data, Priority: t.Priority,
+			})
+		}
+	}
+	// Reads overtake each other: one that does not have a broadcast proves nothing.
+	maps.DeleteFunc(l.seen, func(_ string, last int64) bool { return mono-last > int64(seenFor) })
+}
+
+// stop ends all triggers and drops the attempts to come.
+func (l *locals) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	for key, t := range l.triggers {
+		l.drop(key, t)
+	}
+	for id, stop := range l.retries {
+		stop()
+		delete(l.retries, id)
+		l.s.log(slog.LevelInfo, "attempt of a job that runs on every node dropped by the stop", slog.String("run", id))
+	}
+}

@@ -1,0 +1,181 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// Limits of answers; see JobQuery, JobState, RunQuery and PurgeRequest.
+const (
+	memoryJobs     = 1000
+	memoryOneShots = 100
+	memoryRuns     = 100
+	memoryRunsMost = 1000
+	memoryPurge    = 5000
+)
+
+// Jobs implements Store.
+func (m *Memory) Jobs(ctx context.Context, q JobQuery) ([]JobState, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	limit := cmp.Or(max(q.Limit, 0), memoryJobs)
+	var states []JobState
+	for j := range m.jobs.rising(func(j *memoryJob) bool { return j.row.Name <= q.After && q.After != "" }) {
+		if len(states) == limit {
+			break
+		}
+		if q.EveryNode && !j.row.RunOnEveryNode || len(q.Names) > 0 && !slices.Contains(q.Names, j.row.Name) {
+			continue
+		}
+		states = append(states, stateOf(j, q.WithoutRuns))
+	}
+	return states, nil
+}
+
+func stateOf(j *memoryJob, withoutRuns bool) JobState {
+	s := JobState{Job: outJob(j.row)}
+	added := 0
+	for t := range j.triggers.rising(none) {
+		if t.row.OneShot() {
+			if added++; added > memoryOneShots {
+				break
+			}
+		}
+		s.Triggers = append(s.Triggers, outTrigger(t.row))
+	}
+	if !withoutRuns {
+		s.Running = runningOf(j)
+	}
+	return s
+}
+
+// Runs implements Store.
+func (m *Memory) Runs(ctx context.Context, q RunQuery) ([]RunRow, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	limit := min(cmp.Or(max(q.Limit, 0), memoryRuns), memoryRunsMost)
+	var found []*memoryRun
+	for _, r := range m.active {
+		if q.selects(&r.row) {
+			found = append(found, r)
+		}
+	}
+	n := 0
+	for r := range m.endedFor(q) {
+		if n == limit {
+			break
+		}
+		if q.selects(&r.row) {
+			found = append(found, r)
+			n++
+		}
+	}
+	slices.SortFunc(found, newestFirst)
+	var rows []RunRow
+	for _, r := range found[:min(limit, len(found))] {
+		rows = append(rows, outRun(r.row))
+	}
+	return rows, nil
+}
+
+func newestFirst(a, b *memoryRun) int {
+	return cmp.Or(b.row.StartedAt.Compare(a.row.StartedAt), cmp.Compare(b.row.ID, a.row.ID))
+}
+
+// endedFor gives ended runs, newest first, among them all that the query selects.
+func (m *Memory) endedFor(q RunQuery) func(yield func(*memoryRun) bool) {
+	if len(q.IDs) > 0 {
+		var rows []*memoryRun
+		for _, id := range q.IDs {
+			if r := m.ended[id]; r != nil && !slices.Contains(rows, r) {
+				rows = append(rows, r)
+			}
+		}
+		slices.SortFunc(rows, newestFirst)
+		return slices.Values(rows)
+	}
+	list := &m.byStart
+	if q.Job != "" {
+		j := m.named[q.Job]
+		if j == nil {
+			return slices.Values([]*memoryRun(nil))
+		}
+		list = &j.ended
+	}
+	return func(yield func(*memoryRun) bool) {
+		for r := range list.falling(func(r *memoryRun) bool { return q.before(&r.row) }) {
+			if !q.From.IsZero() && r.row.StartedAt.Before(q.From) || !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// before tells whether the run is old enough for the query.
+func (q *RunQuery) before(r *RunRow) bool {
+	if q.Before != (RunKey{}) && !r.Key().before(q.Before) {
+		return false
+	}
+	return q.To.IsZero() || r.StartedAt.Before(q.To)
+}
+
+func (q *RunQuery) selects(r *RunRow) bool {
+	return q.before(r) &&
+		(q.From.IsZero() || !r.StartedAt.Before(q.From)) &&
+		(len(q.IDs) == 0 || slices.Contains(q.IDs, r.ID)) &&
+		(q.Job == "" || q.Job == r.Job) &&
+		(q.Trigger == "" || q.Trigger == r.Trigger) &&
+		(len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
+		(q.Node == "" || q.Node == r.Node)
+}
+
+// Purge implements Store.
+func (m *Memory) Purge(ctx context.Context, r PurgeRequest) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	doomed := m.toPurge(r)
+	for _, run := range doomed {
+		m.dropEnded(run)
+	}
+	return len(doomed), nil
+}
+
+func (m *Memory) toPurge(r PurgeRequest) []*memoryRun {
+	limit := cmp.Or(max(r.Limit, 0), memoryPurge)
+	var doomed []*memoryRun
+	if len(r.IDs) > 0 {
+		for _, id := range r.IDs {
+			if run := m.ended[id]; run != nil && !slices.Contains(doomed, run) {
+				doomed = append(doomed, run)
+			}
+		}
+		slices.SortFunc(doomed, func(a, b *memoryRun) int {
+			return cmp.Or(a.row.EndedAt.Compare(b.row.EndedAt), cmp.Compare(a.row.ID, b.row.ID))
+		})
+		return doomed[:min(limit, len(doomed))]
+	}
+	before := instant(r.Before)
+	if before.IsZero() {
+		before = m.now().Add(-r.OlderThan).Truncate(time.Microsecond)
+	}
+	for run := range m.byEnd.rising(none) {
+		if len(doomed) == limit || !run.row.EndedAt.Before(before) {
+			break
+		}
+		doomed = append(doomed, run)
+	}
+	return doomed
+}
+
+var _ Store = (*Memory)(nil)

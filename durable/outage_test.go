@@ -1,0 +1,133 @@
+package durable_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager/durable"
+)
+
+func TestAnOutageIsLoggedSeldomCausesNoStormAndWorkResumesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		n := c.node("a", durable.Config{}).handle("h", y.quick).
+			add(durable.Job{Name: "j", Handler: "h", Triggers: []durable.Trigger{{Schedule: cron("* * * * * *"), Misfire: durable.Skip}}}).start()
+		c.clk.Advance(30 * time.Second)
+		n.cut(true)
+		c.clk.Advance(time.Minute)
+		for minute := range 10 {
+			before := n.store.count()
+			c.clk.Advance(time.Minute)
+			if got := n.store.count() - before; got == 0 || got > 60 {
+				t.Errorf("%d calls of the store in minute %d of the outage, want 1 to 60", got, minute)
+			}
+		}
+		if got := len(n.log.with("store does not answer")); got == 0 || got > 70 {
+			t.Errorf("%d lines about it in 11 min, want at most one a minute for each kind of call", got)
+		}
+		if got := n.events.of(durable.EventOutage); len(got) != 1 || got[0].Err == nil {
+			t.Errorf("outage events %+v, want 1", got)
+		}
+		n.cut(false)
+		before := n.store.count()
+		c.clk.Advance(time.Minute)
+		if got := n.store.count() - before; got > 400 {
+			t.Errorf("%d calls of the store in the minute after the outage, want no storm", got)
+		}
+		runs := y.count()
+		c.clk.Advance(time.Minute)
+		if got := y.count() - runs; got != 60 {
+			t.Errorf("%d runs a minute, want 60", got)
+		}
+		if got := n.events.of(durable.EventRestored); len(got) != 1 || got[0].Duration < 10*time.Minute+55*time.Second || got[0].Duration > 11*time.Minute+20*time.Second {
+			t.Errorf("restored events %+v, want 1 of about 11m", got)
+		}
+	})
+}
+
+func TestAClaimThatIsRefusedWhileHeartbeatsFailIsNoStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		n := c.node("a", durable.Config{}).handle("h", y.quick).start()
+		n.store.set(func(ctx context.Context, call string, do func() error) error {
+			if call == "beat" {
+				return errAway
+			}
+			return do()
+		})
+		c.clk.Advance(2 * time.Minute) // the lease is over: ErrNodeDead
+		before := n.store.count("claim")
+		c.clk.Advance(time.Minute)
+		if got := n.store.count("claim") - before; got > 60 {
+			t.Errorf("%d claims in a minute without a lease, want 60 at most", got)
+		}
+		n.store.set(nil)
+		c.clk.Advance(20 * time.Second)
+		n.add(durable.Job{Name: "j", Handler: "h"})
+		n.trigger("j")
+		if y.count() != 1 {
+			t.Errorf("%d runs when all is well again, want 1", y.count())
+		}
+	})
+}
+
+func TestAStoreThatTakesNoEndsStopsClaimsAtTheSlotsAndLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		n := c.node("a", durable.Config{MaxConcurrentRuns: 4}).handle("h", y.quick).
+			add(durable.Job{Name: "j", Handler: "h", AllowConcurrent: true, Triggers: []durable.Trigger{{Schedule: cron("* * * * * *")}}}).start()
+		c.clk.Advance(10 * time.Second)
+		n.store.set(func(ctx context.Context, call string, do func() error) error {
+			if call == "finish" {
+				return errAway // read-only, or full
+			}
+			return do()
+		})
+		before := y.count()
+		finishes := n.store.count("finish")
+		c.clk.Advance(5 * time.Minute)
+		if got := y.count() - before; got != 4 {
+			t.Errorf("%d runs while no end could be recorded, want 4: the slots", got)
+		}
+		if st := n.Stats(); st.Pending != 4 || st.Running != 0 {
+			t.Errorf("pending %d, running %d, want 4, 0", st.Pending, st.Running)
+		}
+		if got := n.store.count("finish") - finishes; got > 5*60 {
+			t.Errorf("%d calls of Finish in 5 min, want no storm", got)
+		}
+		n.store.set(nil)
+		c.clk.Advance(time.Minute)
+		if st := n.Stats(); st.Pending != 0 || st.Refused != 0 || st.Succeeded != uint64(y.count()) {
+			t.Errorf("Stats %+v after %d runs, want all succeeded", st, y.count())
+		}
+		for _, r := range c.runs(durable.RunQuery{Job: "j"}) {
+			if r.State != durable.RunSucceeded {
+				t.Errorf("run %s is %v", r.ID, r.State)
+			}
+		}
+	})
+}
+
+func TestAnEndThatCouldNotBeRecordedIsTriedAgainWithinSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		n := c.node("a", durable.Config{}).handle("h", y.quick).add(durable.Job{Name: "j", Handler: "h"}).start()
+		failed := false
+		n.store.set(func(ctx context.Context, call string, do func() error) error {
+			if call == "finish" && !failed {
+				failed = true
+				return errAway
+			}
+			return do()
+		})
+		n.trigger("j")
+		c.clk.Advance(2 * time.Second)
+		c.wantStates("j", "manual:succeeded")
+	})
+}

@@ -1,0 +1,460 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/taskmanager-go/taskmanager"
+	"github.com/taskmanager-go/taskmanager/cronsched"
+	"github.com/taskmanager-go/taskmanager/internal/queue"
+	"github.com/taskmanager-go/taskmanager/internal/seam"
+)
+
+// A Config has what operators tune. Its zero value means the defaults.
+type Config struct {
+	// Manager runs the scheduler's loops and runs. Nil is one of its own, which ends
+	// with the scheduler.
+	Manager *taskmanager.TaskManager
+	// Node is the node's name, at most 48 bytes of text. Empty is
+	// $TASKMANAGER_NODE_ID, else $HOSTNAME, else the host's name.
+	Node string
+	// MaxConcurrentRuns is how many claimed runs the node has at once. 0 is 10. Runs
+	// of jobs that run on every node are not counted.
+	MaxConcurrentRuns int
+	// PollInterval is how long the node goes without looking for due triggers when
+	// it knows of none and nobody wakes it. 0 is 5 s.
+	PollInterval time.Duration
+	// NodeTimeout is the node's lease: after so long without a heartbeat it is dead,
+	// and its runs are lost. At least 300 ms; 0 is 90 s. All nodes must agree.
+	NodeTimeout time.Duration
+	// MisfireThreshold is how late a trigger may be taken without having misfired.
+	// At least PollInterval. 0 is 60 s, or PollInterval if that is longer.
+	MisfireThreshold time.Duration
+	// Misfire is the policy of triggers that have none. The zero value is RunOnce.
+	Misfire Misfire
+	// ShutdownTimeout is how long Shutdown waits for runs before it cancels them. 0
+	// is 30 s, less than 0 is not at all.
+	ShutdownTimeout time.Duration
+	// Retention is how long the built-in job keeps the history. 0 is 30 days, less
+	// than 0 is for ever: there is no such job.
+	Retention time.Duration
+	// MaxDataSize bounds the JSON of a job, a trigger, and a call by hand merged with
+	// its job's, each. 0 is 256 KiB.
+	MaxDataSize int
+	// Leader elects the node that sees to what dead nodes left. Nil is an election
+	// in the store. With a store that is not shared and a Leader given, jobs are
+	// claimed only while leading.
+	Leader Leader
+	// Waker spares nodes the wait for their next poll. Nil is the store, if it is
+	// one, else polling alone.
+	Waker Waker
+	// Observer is told of every Event.
+	Observer Observer
+	// Logger gets the log. Nil is slog.Default().
+	Logger *slog.Logger
+}
+
+// The defaults of a Config.
+const (
+	defaultMaxConcurrentRuns = 10
+	defaultPollInterval      = 5 * time.Second
+	defaultNodeTimeout       = 90 * time.Second
+	defaultMisfireThreshold  = time.Minute
+	defaultShutdownTimeout   = 30 * time.Second
+	defaultRetention         = 30 * 24 * time.Hour
+	defaultMaxDataSize       = 256 << 10
+	minNodeTimeout           = 300 * time.Millisecond
+	maxNodeName              = 48
+	// The loops' own backoff while the store is away.
+	minLoopBackoff = 500 * time.Millisecond
+	maxLoopBackoff = 10 * time.Second
+)
+
+// withDefaults checks the Config and fills in what is zero.
+func (c Config) withDefaults() (Config, error) {
+	var bad check
+	positive := func(field string, v *time.Duration, def time.Duration) {
+		if *v < 0 {
+			bad.fail(field, *v, "must not be negative")
+		}
+		if *v == 0 {
+			*v = def
+		}
+	}
+	if c.MaxConcurrentRuns < 0 {
+		bad.fail("MaxConcurrentRuns", c.MaxConcurrentRuns, "must not be negative")
+	}
+	if c.MaxConcurrentRuns == 0 {
+		c.MaxConcurrentRuns = defaultMaxConcurrentRuns
+	}
+	positive("PollInterval", &c.PollInterval, defaultPollInterval)
+	positive("NodeTimeout", &c.NodeTimeout, defaultNodeTimeout)
+	if c.NodeTimeout > 0 && c.NodeTimeout < minNodeTimeout {
+		bad.fail("NodeTimeout", c.NodeTimeout, "must be at least "+minNodeTimeout.String())
+	}
+	positive("MisfireThreshold", &c.MisfireThreshold, max(defaultMisfireThreshold, c.PollInterval))
+	if c.MisfireThreshold >= 0 && c.MisfireThreshold < c.PollInterval {
+		bad.fail("MisfireThreshold", c.MisfireThreshold, "must be at least PollInterval, "+c.PollInterval.String())
+	}
+	switch {
+	case c.Misfire > RunAll:
+		bad.fail("Misfire", c.Misfire, "is no policy")
+	case c.Misfire == MisfireDefault:
+		c.Misfire = RunOnce
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = defaultShutdownTimeout
+	}
+	if c.Retention == 0 {
+		c.Retention = defaultRetention
+	}
+	if c.MaxDataSize < 0 {
+		bad.fail("MaxDataSize", c.MaxDataSize, "must not be negative")
+	}
+	if c.MaxDataSize == 0 {
+		c.MaxDataSize = defaultMaxDataSize
+	}
+	if len(c.Node) > maxNodeName || !utf8.ValidString(c.Node) {
+		bad.fail("Node", c.Node, fmt.Sprintf("must be at most %d bytes of text", maxNodeName))
+	}
+	if c.Node == "" {
+		c.Node = nodeName()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, bad.err()
+}
+
+// nodeName is the name of a node that was given none.
+func nodeName() string {
+	for _, name := range []string{os.Getenv("TASKMANAGER_NODE_ID"), os.Getenv("HOSTNAME")} {
+		if name != "" {
+			return shortened(name)
+		}
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		return shortened(name)
+	}
+	return "node"
+}
+
+func shortened(name string) string {
+	for n := maxNodeName; ; n-- {
+		if s := cut(name, n); len(s) <= maxNodeName {
+			return s
+		}
+	}
+}
+
+// A phase is where a scheduler's life stands. It only goes up.
+type phase int32
+
+const (
+	phaseNew phase = iota
+	phaseRunning
+	phaseStopping // nothing is claimed any more
+	phaseStopped
+)
+
+// A Scheduler is a node: it runs jobs kept in a store. Make it with New, register
+// handlers, add jobs, Start it, and Shutdown at the end. All methods are safe for
+// concurrent use.
+type Scheduler struct {
+	control // changes of jobs, made at once
+
+	config   Config // with defaults; immutable
+	store    Store
+	manager  *taskmanager.TaskManager
+	host     seam.Host
+	owned    bool // the manager is the scheduler's own
+	registry *registry
+	planner  *planner
+	queue    *queue.Queue
+	instance string // tells this scheduler's tasks from others' in the manager
+	random   func() uint64
+	// opTimeout bounds one round of a loop, and so its calls of the store.
+	opTimeout   time.Duration
+	loopBackoff func() backoff.BackOff
+
+	stats    counters
+	throttle throttle
+	outage   outage
+	skew     atomic.Int64
+	phase    atomic.Int32
+
+	flights  flights
+	finisher finisher
+	claimer  claimer
+	lease    nodeLease
+	term     term
+	locals   locals
+	waits    waits
+	notes    notes
+
+	loops struct{ claim, finish, beat, sweep, elect, local, watch *loop }
+
+	mu      sync.Mutex // guards the fields below
+	code    []codeJob  // added before Start
+	stopFn  func()     // of the Waker
+	stopped chan struct{}
+	stopErr error
+}
+
+// A codeJob is a job that was added before Start.
+type codeJob struct {
+	job      JobRow
+	triggers []TriggerRow
+}
+
+// New makes a scheduler on a store; nil is a NewMemory of its own. Errors are
+// *FieldError.
+func New(store Store, config Config) (*Scheduler, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if store == nil {
+		store = NewMemory()
+	}
+	s := &Scheduler{
+		config: config, store: store, manager: config.Manager, registry: newRegistry(),
+		random: rand.Uint64, stopped: make(chan struct{}),
+	}
+	if s.manager == nil {
+		if s.manager, err = taskmanager.New(taskmanager.WithLogger(config.Logger)); err != nil {
+			return nil, err
+		}
+		s.owned = true
+	}
+	s.host = seam.HostOf(s.manager)
+	s.queue = queue.New(s.host.Go)
+	s.control = control{s, store, true}
+	s.planner = &planner{
+		registry: s.registry, misfire: config.Misfire, threshold: config.MisfireThreshold,
+		random: func() uint64 { return s.random() }, unreadable: s.unreadable,
+	}
+	s.opTimeout = min(max(config.NodeTimeout/3, time.Second), 10*time.Second)
+	s.loopBackoff = func() backoff.BackOff {
+		return backoff.NewExponentialBackOff(backoff.WithInitialInterval(minLoopBackoff), backoff.WithMaxInterval(maxLoopBackoff),
+			backoff.WithMaxElapsedTime(0))
+	}
+	s.flights.init(s)
+	s.finisher.s, s.claimer.s, s.locals.s, s.waits.s = s, s, s, s
+	s.lease.init(s)
+	s.term.init(s)
+	beat := config.NodeTimeout / 3
+	s.loops.claim = s.newLoop("claim", config.PollInterval, s.claimer.round)
+	s.loops.finish = s.newLoop("finish", max(beat, time.Second), s.finisher.round)
+	s.loops.beat = s.newLoop("beat", beat, s.lease.beat)
+	s.loops.sweep = s.newLoop("sweep", min(beat, maxSweep), s.sweep)
+	s.loops.elect = s.newLoop("elect", beat, s.term.elect)
+	s.loops.local = s.newLoop("local", localRefresh*config.PollInterval, s.locals.refresh)
+	s.loops.watch = s.newLoop("watch", max(beat, time.Second), s.watch)
+	s.loops.claim.giveUp, s.loops.finish.giveUp, s.loops.beat.giveUp = s.claimer.giveUp, s.finisher.giveUp, s.lease.turn.giveUp
+	if err := s.addHousekeeping(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// all gives the loops; the last one watches the others.
+func (s *Scheduler) all() []*loop {
+	l := &s.loops
+	return []*loop{l.beat, l.elect, l.claim, l.finish, l.sweep, l.local, l.watch}
+}
+
+// AddCalendar registers a calendar, which schedules refer to by name (calendar=NAME).
+// Before Start only.
+func (s *Scheduler) AddCalendar(name string, cal cronsched.Calendar) error {
+	return s.registry.addCalendar(name, cal)
+}
+
+// Use adds middleware around the handlers of all runs, the first added outermost.
+// Before Start only.
+func (s *Scheduler) Use(m Middleware) error { return s.registry.use(m) }
+
+// Handlers lists the registered handlers in order of name.
+func (s *Scheduler) Handlers() []HandlerInfo { return s.registry.list() }
+
+// Node gives the node's ID: its name and a suffix that no other life of it has.
+func (s *Scheduler) Node() string { return s.nodeID() }
+
+// AddJob adds a job. Before Start it is a job in code: Start writes it to the store,
+// and updates the one there if, and only if, its definition in code has changed since
+// the last Start that did. Later it is written at once, and must be new (ErrExists).
+// What is wrong with it comes back as a *FieldError for each field.
+func (s *Scheduler) AddJob(ctx context.Context, j Job) error {
+	s.mu.Lock()
+	if phase(s.phase.Load()) != phaseNew {
+		s.mu.Unlock()
+		return s.control.AddJob(ctx, j)
+	}
+	defer s.mu.Unlock()
+	job, triggers, err := s.registry.rows(j, s.config.MaxDataSize)
+	if err != nil {
+		return err
+	}
+	for _, c := range s.code {
+		if c.job.Name == job.Name {
+			return &FieldError{Field: "Name", Value: job.Name, Reason: ErrExists.Error(), Err: ErrExists}
+		}
+	}
+	s.code = append(s.code, codeJob{job, triggers})
+	return nil
+}
+
+// Start begins: the node is registered, jobs in code are written to the store, and
+// loops run until Shutdown. It fails if the store cannot be reached; ErrStarted the
+// second time.
+func (s *Scheduler) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch phase(s.phase.Load()) {
+	case phaseNew:
+	case phaseRunning:
+		return ErrStarted
+	default:
+		return ErrStopped
+	}
+	if err := s.registry.seal(); err != nil {
+		return err
+	}
+	if err := s.syncCode(ctx); err != nil {
+		return err
+	}
+	if err := s.lease.register(ctx); err != nil {
+		return fmt.Errorf("durable: register node: %w", err)
+	}
+	if w := s.waker(); w != nil {
+		if s.stopFn != nil { // of a Start that failed later on
+			s.stopListening()
+		}
+		err := guarded(func() (err error) { s.stopFn, err = w.Listen(s.hear); return err })
+		if err != nil {
+			return fmt.Errorf("durable: listen: %w", err)
+		}
+	}
+	if err := s.locals.prime(ctx); err != nil {
+		return err
+	}
+	s.phase.Store(int32(phaseRunning))
+	for _, l := range s.all() {
+		if err := l.start(); err != nil {
+			for _, l := range s.all() {
+				l.stop()
+			}
+			s.phase.Store(int32(phaseNew))
+			return err
+		}
+	}
+	s.log(slog.LevelInfo, "started", slog.Int("jobs", len(s.code)), slog.Int("handlers", len(s.registry.list())))
+	for _, l := range []*loop{s.loops.elect, s.loops.local, s.loops.claim} {
+		l.wake()
+	}
+	return nil
+}
+
+// Run starts the scheduler, waits until ctx ends, and shuts down, within
+// ShutdownTimeout and a little.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.stopped: // by a Shutdown of somebody else's
+	}
+	return s.Shutdown(context.WithoutCancel(ctx))
+}
+
+// syncCode writes the jobs in code to the store, and reports those that are no
+// longer in code.
+func (s *Scheduler) syncCode(ctx context.Context) error {
+	names := map[string]bool{}
+	for _, c := range s.code {
+		names[c.job.Name] = true
+		err := s.store.Edit(ctx, c.job.Name, EditJob, func(e *Edit) error { return s.planner.syncJob(e, c.job, c.triggers) })
+		if err != nil {
+			return fmt.Errorf("durable: write job %q: %w", c.job.Name, err)
+		}
+	}
+	for after := ""; ; {
+		jobs, err := s.store.Jobs(ctx, JobQuery{After: after, WithoutRuns: true})
+		if err != nil {
+			return fmt.Errorf("durable: read jobs: %w", err)
+		}
+		for _, j := range jobs {
+			after = j.Job.Name
+			if j.Job.Source == SourceCode && !names[j.Job.Name] {
+				s.log(slog.LevelWarn, "job is not in this node's code any more", slog.String("job", j.Job.Name))
+			}
+			if !s.registry.knows(j.Job.Handler) {
+				s.unknownHandler(j.Job)
+			}
+		}
+		if len(jobs) < pageSize {
+			return nil
+		}
+	}
+}
+
+// pageSize is the default Limit of a JobQuery.
+const pageSize = 1000
+
+func (s *Scheduler) unknownHandler(j JobRow) {
+	s.stats.unreadable.Add(1)
+	err := &FieldError{Field: "Handler", Value: j.Handler, Reason: "is not registered on this node"}
+	s.emit(Event{Kind: EventUnreadable, Job: j.Name, Err: err})
+	s.logSeldom("handler/"+j.Name, slog.LevelWarn, "job has a handler that this node does not know", slog.String("job", j.Name), slog.String("handler", j.Handler))
+}
+
+// unreadable is told by the planner of a trigger that it leaves alone.
+func (s *Scheduler) unreadable(t TriggerRow, err error) {
+	if !s.claimer.except(t.ID) {
+		return
+	}
+	s.stats.unreadable.Add(1)
+	if _, now := s.host.Now(); !s.throttle.pass("unreadable/"+t.ID+"/"+errText(err), now) {
+		return
+	}
+	s.emit(Event{Kind: EventUnreadable, Job: t.Job, Trigger: t.Name, Err: err})
+	s.log(slog.LevelError, "trigger cannot be read, it is left alone", slog.String("job", t.Job), slog.String("trigger", t.Name),
+		slog.String("schedule", t.Schedule), errAttr(err))
+}
+
+// running tells whether new work may begin.
+func (s *Scheduler) running() bool { return phase(s.phase.Load()) == phaseRunning }
+
+// watch revives loops that hang.
+func (s *Scheduler) watch(context.Context) error {
+	for _, l := range s.all() {
+		if l != s.loops.watch {
+			l.watch()
+		}
+	}
+	return nil
+}
+
+// after calls f once, d from now, unless stop is called before.
+func (s *Scheduler) after(name string, d time.Duration, f func()) (stop func(), err error) {
+	h, err := s.manager.ScheduleRecurring(name, max(d, time.Nanosecond), func(context.Context) error { f(); return nil },
+		taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
+	if err != nil {
+		return nil, err
+	}
+	return h.Stop, nil
+}
+
+// errPanicked is for user code that panicked where it cannot be recorded otherwise.
+var errPanicked = errors.New("durable: user code panicked")

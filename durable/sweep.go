@@ -1,0 +1,114 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+const (
+	// maxSweep bounds the time from a node's death to its being noticed.
+	maxSweep = 2 * time.Second
+	// sweepGrace is how long the leader has for it before any node does it.
+	sweepGrace = 5 * time.Second
+)
+
+// sweep is a loop's work: it declares nodes dead whose lease is over, takes their runs
+// off them, and repairs what has come to a halt. The leader does it at once, any other
+// node when the leader has not.
+func (s *Scheduler) sweep(ctx context.Context) error {
+	if !s.running() || s.lease.steadyFor() < s.config.NodeTimeout {
+		return nil // nodes that live may not have been able to say so
+	}
+	grace := min(sweepGrace, s.config.NodeTimeout)
+	if s.term.leading() {
+		grace = 0
+	}
+	for more := true; more && s.running(); {
+		res, err := s.store.Expire(ctx, ExpireRequest{Grace: grace, Limit: batch})
+		if err := s.noteStore("expire", err); err != nil {
+			return err
+		}
+		for _, n := range res.Dead {
+			s.stats.nodesDead.Add(1)
+			s.emit(Event{Kind: EventNodeDead, Detail: n.ID})
+			s.log(slog.LevelWarn, "node declared dead", slog.String("dead", n.ID), slog.Time("heartbeat", n.Heartbeat))
+		}
+		taken, err := s.takeOff(ctx, res)
+		if err != nil {
+			return err
+		}
+		for _, t := range res.Undue {
+			if err := s.repair(ctx, t); err != nil {
+				return err
+			}
+		}
+		if taken || len(res.Undue) > 0 || res.Released > 0 {
+			s.loops.claim.wake()
+		}
+		more = taken && len(res.Runs) == batch
+	}
+	return nil
+}
+
+// takeOff ends runs of dead nodes. Whoever comes first ends a run, with what follows,
+// in one transaction: the others are refused.
+func (s *Scheduler) takeOff(ctx context.Context, res ExpireResult) (taken bool, err error) {
+	if len(res.Runs) == 0 {
+		return false, nil
+	}
+	var names []string
+	for _, r := range res.Runs {
+		names = append(names, r.Job)
+	}
+	jobs, err := s.jobsByName(ctx, names)
+	if err != nil {
+		return false, err
+	}
+	var ends []End
+	for _, r := range res.Runs {
+		ends = append(ends, s.lostEnd(r, jobs, res.Now))
+	}
+	ok, err := s.store.Finish(ctx, FinishRequest{Ends: ends, Resume: s.planner.resume})
+	if err := s.noteStore("finish", err); err != nil {
+		return false, err
+	}
+	for i, e := range ends {
+		if ok[i] {
+			taken = true
+			s.landed(&landing{end: e}, true)
+		}
+	}
+	return taken, nil
+}
+
+// lostEnd is the end of a dead node's run.
+func (s *Scheduler) lostEnd(r RunRow, jobs map[string]JobRow, now time.Time) End {
+	if r.State == RunInterrupted { // by a stop, which has seen to its recovery
+		return End{Run: r}
+	}
+	job, there := jobs[r.Job]
+	r.Recover = r.Recover && there
+	return s.planner.conclude(r, job, ending{cause: ErrLeaseLost, lasted: now.Sub(r.StartedAt)}, now)
+}
+
+// repair gives a trigger that waits for nothing a due instant, if this node can.
+func (s *Scheduler) repair(ctx context.Context, t TriggerRow) error {
+	if _, err := s.registry.schedule(t.Schedule); err != nil && t.Reason != "" {
+		return nil
+	}
+	err := s.store.Edit(ctx, t.Job, EditJob, func(e *Edit) error {
+		if e.Job == nil {
+			return ErrNotFound
+		}
+		return s.planner.repair(e, t.ID)
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		s.log(slog.LevelWarn, "trigger had no due time, it was computed", slog.String("job", t.Job), slog.String("trigger", t.Name))
+	}
+	return s.noteStore("repair", err)
+}

@@ -1,0 +1,133 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// waits are calls that wait for the end of a run.
+type waits struct {
+	s *Scheduler
+
+	mu   sync.Mutex // a leaf lock
+	runs map[string][]chan RunRow
+}
+
+// TriggerAndWait is Trigger, and waits until the first attempt has ended, on whatever
+// node. Its end is what the RunRow tells; the error is of the call. A run that ends on
+// another node is found at this node's polls. ErrConflict if the job was running, for
+// a job that runs on every node ErrInvalid: there is no one end to wait for.
+func (s *Scheduler) TriggerAndWait(ctx context.Context, job string, data any) (RunRow, error) {
+	if !s.running() {
+		return RunRow{}, ErrStopped
+	}
+	jobs, err := s.jobsByName(ctx, []string{job})
+	if err != nil {
+		return RunRow{}, err
+	}
+	if jobs[job].RunOnEveryNode {
+		return RunRow{}, &FieldError{Field: "Job", Value: job, Reason: "runs on every node: there is no one end to wait for"}
+	}
+	id, err := s.Trigger(ctx, job, data)
+	if err != nil {
+		return RunRow{}, err
+	}
+	return s.Wait(ctx, id)
+}
+
+// Wait waits until the run of that ID has ended, on whatever node. It may not have
+// been claimed yet; the ID of a run that never comes is waited for until ctx ends,
+// whose cause is then the error. ErrStopped if the scheduler stops.
+func (s *Scheduler) Wait(ctx context.Context, id string) (RunRow, error) {
+	w := &s.waits
+	ended := make(chan RunRow, 1)
+	w.mu.Lock()
+	if w.runs == nil {
+		w.runs = map[string][]chan RunRow{}
+	}
+	w.runs[id] = append(w.runs[id], ended)
+	w.mu.Unlock()
+	defer w.forget(id, ended)
+	if err := w.look(ctx, []string{id}); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return RunRow{}, err
+	}
+	select {
+	case r := <-ended:
+		if r.State == RunSkipped && r.Code == CodeConflict {
+			return r, fmt.Errorf("durable: run %s of %q: %w", id, r.Job, ErrConflict)
+		}
+		return r, nil
+	case <-ctx.Done():
+		return RunRow{}, context.Cause(ctx)
+	case <-s.stopped:
+		return RunRow{}, ErrStopped
+	}
+}
+
+func (w *waits) forget(id string, ended chan RunRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.runs[id]
+	for i := range l {
+		if l[i] == ended {
+			l = append(l[:i:i], l[i+1:]...)
+			break
+		}
+	}
+	if len(l) == 0 {
+		delete(w.runs, id)
+		return
+	}
+	w.runs[id] = l
+}
+
+// done tells those who wait for the run.
+func (w *waits) done(r RunRow) {
+	w.mu.Lock()
+	l := w.runs[r.ID]
+	delete(w.runs, r.ID)
+	w.mu.Unlock()
+	for _, ended := range l {
+		ended <- r
+	}
+}
+
+// poll looks in the store for runs that are waited for and not here. It costs nothing
+// while nobody waits.
+func (w *waits) poll(ctx context.Context) error {
+	w.mu.Lock()
+	ids := make([]string, 0, len(w.runs))
+	for id := range w.runs {
+		if !w.s.flights.has(id) {
+			ids = append(ids, id)
+		}
+	}
+	w.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	sortBy(ids, func(id string) string { return id })
+	return w.look(ctx, ids)
+}
+
+func (w *waits) look(ctx context.Context, ids []string) error {
+	for len(ids) > 0 {
+		n := min(len(ids), 1000)
+		rows, err := w.s.store.Runs(ctx, RunQuery{IDs: ids[:n], Limit: n})
+		if err != nil {
+			return errors.Join(errors.New("durable: wait"), err)
+		}
+		for _, r := range rows {
+			if r.State != RunRunning {
+				w.done(r)
+			}
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
