@@ -1,0 +1,103 @@
+package sqlstore
+
+import (
+	"encoding/hex"
+	"strings"
+)
+
+// A Dialect is what the store knows of a database. There are SQLite, PostgreSQL and
+// MySQL.
+//
+// It answers questions; nothing asks it for its name but the migrations' folder.
+type Dialect struct {
+	name string
+
+	now      string // the server's time in microseconds, "" to go by this process's clock
+	numbered bool   // parameters are $1, $2 instead of ?
+
+	// immediate has transactions begun by hand with BEGIN IMMEDIATE. A transaction
+	// that turns from reading to writing fails on SQLite when others write.
+	immediate bool
+	schemas   bool   // tables may be in a schema of their own
+	returning bool   // INSERT and DELETE have RETURNING
+	moves     bool   // a DELETE's RETURNING can be the source of an INSERT
+	then      string // joins a batch, which comes first, with a table
+	timeouts  string // a condition that is true, and bounds what others wait for the transaction
+
+	lock, skip string // after a SELECT: waits for the rows, passes over locked ones
+	primary    string // after a table's name: go by the primary key and nothing else
+	due        string // after the trigger table's name: go by its index for due rows
+
+	// literal writes s into a statement, without "?", "{" and the like.
+	literal func(s string) string
+	// among is the condition that column is one of list.
+	among func(column string, list []string) (string, []any)
+	// batch is a table v of these rows, for FROM.
+	batch func(columns []column, rows [][]any) (string, []any)
+	// source is the rows for an INSERT.
+	source func(columns []column, rows [][]any) (string, []any)
+	// ignore ends an INSERT so that known keys are passed over. After a join it has
+	// to come after whereTrue.
+	ignore    func(key string) string
+	whereTrue string
+	// update sets columns of table t from the batch v, matching on.
+	update func(table string, set []column, batch, on string) string
+	// remove deletes rows of table t that match the batch v.
+	remove func(table, batch, on string) string
+	// addFence adds to fences, in the order of source.
+	addFence string
+
+	// The migrations' lock, on one connection. lockMigration may be "" if the
+	// transaction is lock enough; %s is its name. transactional tells that
+	// statements that change the schema can be part of a transaction.
+	lockMigration, unlockMigration string
+	transactional                  bool
+}
+
+func hexOf(s string) string { return "x'" + hex.EncodeToString([]byte(s)) + "'" }
+
+// literals is the condition that column is one of list, without parameters.
+func (d *Dialect) literals(column string, list []string) string {
+	if len(list) == 0 {
+		return "1 = 0"
+	}
+	quoted := make([]string, len(list))
+	for i, s := range list {
+		quoted[i] = d.literal(s)
+	}
+	return column + " IN (" + strings.Join(quoted, ", ") + ")"
+}
+
+// varying are the columns in which the rows differ, the first one always, and the
+// others with their only value: most columns of a batch are the same in all rows, and
+// there is no need to say that a hundred times.
+func varying(columns []column, rows [][]any) (places []int, constants []int) {
+	for c := range columns {
+		if c > 0 && !differ(rows, c) {
+			constants = append(constants, c)
+			continue
+		}
+		places = append(places, c)
+	}
+	return places, constants
+}
+
+func differ(rows [][]any, c int) bool {
+	for _, r := range rows[1:] {
+		if !same(r[c], rows[0][c]) {
+			return true
+		}
+	}
+	return false
+}
+
+// placeholders is rows times "(?, ?)", and what goes there appended to args.
+func placeholders(args []any, places []int, rows [][]any) (string, []any) {
+	row := "(?" + strings.Repeat(", ?", len(places)-1) + ")"
+	for _, r := range rows {
+		for _, c := range places {
+			args = append(args, r[c])
+		}
+	}
+	return row + strings.Repeat(", "+row, len(rows)-1), args
+}

@@ -1,0 +1,235 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager/durable"
+)
+
+// Finish implements durable.Store.
+func (s *Store) Finish(ctx context.Context, r durable.FinishRequest) (own []bool, err error) {
+	if len(r.Ends) == 0 {
+		return []bool{}, ctx.Err()
+	}
+	err = s.write(ctx, func(t *txn) (err error) {
+		own, err = t.finish(&r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return own, nil
+}
+
+func (t *txn) finish(r *durable.FinishRequest) ([]bool, error) {
+	if slices.ContainsFunc(r.Ends, needsTime) {
+		if err := t.start(); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.lockEnds(r.Ends); err != nil {
+		return nil, err
+	}
+	own, err := t.takeRuns(r.Ends)
+	if err != nil {
+		return nil, err
+	}
+	var local []durable.RunRow
+	var follow []durable.TriggerRow
+	freed, held := map[string]bool{}, map[string]bool{}
+	for i := range r.Ends {
+		e := &r.Ends[i]
+		if !own[i] {
+			continue
+		}
+		if e.Follow != nil {
+			f := *e.Follow
+			f.DueAt, f.Version = t.now.Add(e.FollowIn), 1
+			follow = append(follow, f)
+		}
+		switch {
+		case e.Local:
+			run := e.Run
+			run.EndedAt = t.now
+			local = append(local, run)
+			continue
+		case e.Keep:
+			continue
+		}
+		if e.Run.Exclusive {
+			freed[e.Run.Job] = true
+		}
+		if e.Run.Holds {
+			held[e.Run.TriggerID] = true
+		}
+	}
+	if err := insert(t, history, local, true); err != nil {
+		return nil, err
+	}
+	if err := t.unblock(slices.Sorted(maps.Keys(freed))); err != nil {
+		return nil, err
+	}
+	if err := t.resume(slices.Sorted(maps.Keys(held)), r.Resume); err != nil {
+		return nil, err
+	}
+	return own, insert(t, triggers, follow, true)
+}
+
+// needsTime tells whether the end makes rows here of which an instant is part.
+func needsTime(e durable.End) bool { return e.Local || e.Follow != nil || e.Run.Holds }
+
+// lockEnds locks the gates behind which the ends make a difference.
+func (t *txn) lockEnds(ends []durable.End) error {
+	names := map[string]bool{}
+	for i := range ends {
+		if r := &ends[i].Run; !ends[i].Local && (r.Exclusive || r.Holds) {
+			names[r.Job] = true
+		}
+	}
+	if len(names) == 0 || t.dialect.lock == "" {
+		return nil
+	}
+	_, err := t.gates(slices.Sorted(maps.Keys(names)), "{lock}")
+	return err
+}
+
+// A claim on an active row is its ID and its node's.
+type ownership struct{ id, node string }
+
+// takeRuns moves the active rows of ends that are still their node's to the history,
+// or changes those that are to be kept, and tells which. Of several ends of one run the
+// first counts that does not keep it.
+func (t *txn) takeRuns(ends []durable.End) ([]bool, error) {
+	own := make([]bool, len(ends))
+	place := make(map[ownership]int, len(ends)) // of the end that takes the row
+	var take []durable.RunRow
+	for i := range ends {
+		e := &ends[i]
+		claim := ownership{e.Run.ID, e.Run.Node}
+		_, gone := place[claim]
+		switch {
+		case e.Local:
+			own[i] = true
+		case gone:
+		case e.Keep:
+			kept, err := t.keepRun(&e.Run)
+			if err != nil {
+				return nil, err
+			}
+			own[i] = kept
+		default:
+			place[claim] = i
+			take = append(take, e.Run)
+		}
+	}
+	slices.SortFunc(take, func(a, b durable.RunRow) int { return strings.Compare(a.ID, b.ID) })
+	values := make([][]any, len(take))
+	for i := range take {
+		r := &take[i]
+		values[i] = []any{r.ID, r.Node, int64(r.State), int64(r.Duration), string(r.Code), r.Message, r.Detail}
+	}
+	err := chunks(values, func(rows [][]any) error {
+		return t.moveRuns(rows, func(taken ownership) { own[place[taken]] = true })
+	})
+	return own, err
+}
+
+var (
+	// outcome is what an end says of a run.
+	outcome = columnsOf(runs, "id", "node", "state", "duration", "code", "message", "detail")
+	// moved are the columns of an ended run: of the active row, or of the outcome.
+	moved = movedColumns()
+)
+
+func movedColumns() string {
+	list := make([]string, len(history.columns))
+	for i, c := range history.columns {
+		switch {
+		case c.name == "ended_at":
+			list[i] = "{now} AS ended_at"
+		case slices.Contains(outcome[2:], c):
+			list[i] = "v." + c.name
+		default:
+			list[i] = "t." + c.name
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// moveRuns moves active rows to the history, and tells which were there. The rows are
+// an outcome each.
+func (t *txn) moveRuns(rows [][]any, taken func(ownership)) error {
+	const on = "t.id = v.id AND t.node = v.node"
+	var ids []string
+	note := func(rows *sql.Rows) error {
+		var o ownership
+		err := rows.Scan(&o.id, &o.node)
+		ids = append(ids, o.id)
+		taken(o)
+		return err
+	}
+	batch, args := t.dialect.batch(outcome, rows)
+	into := "INSERT INTO {history} (" + history.list() + ") "
+	if t.dialect.moves {
+		return each(t.ctx, t.Store, t.q, "WITH gone AS ("+t.dialect.remove("{run}", batch, on+"{timeouts}")+" RETURNING "+moved+") "+
+			into+"SELECT "+history.list()+" FROM gone ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING id, node", args, note)
+	}
+	source := " FROM " + batch + t.dialect.then + "{run} AS t{primary} ON " + on
+	if err := each(t.ctx, t.Store, t.q, "SELECT t.id, t.node"+source+"{lock}", args, note); err != nil || len(ids) == 0 {
+		return err
+	}
+	if _, err := t.exec(into+"SELECT "+moved+source+t.dialect.whereTrue+t.dialect.ignore("id"), args...); err != nil {
+		return err
+	}
+	where, args := t.dialect.among("id", ids)
+	_, err := t.exec("DELETE FROM {run} WHERE "+where, args...)
+	return err
+}
+
+// keepRun changes a run that stays. They are few: one at a time.
+func (t *txn) keepRun(end *durable.RunRow) (bool, error) {
+	rows, err := find(t.ctx, t.Store, t.q, runs, " WHERE id = ? AND node = ?{lock}", end.ID, end.Node)
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	row := rows[0]
+	row.State, row.Duration = end.State, end.Duration
+	row.Code, row.Message, row.Detail = end.Code, end.Message, end.Detail
+	return true, update(t, runs, rows, []durable.RunRow{row}, false)
+}
+
+// unblock sets the blocked triggers of jobs waiting.
+func (t *txn) unblock(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	where, args := t.dialect.among("job", names)
+	_, err := t.exec("UPDATE {trigger} SET state = "+number_(durable.StateWaiting)+", reason = '', version = version + 1 WHERE state = "+
+		number_(durable.StateBlocked)+" AND "+where, args...)
+	return err
+}
+
+// resume sets triggers going that waited for the ends.
+func (t *txn) resume(ids []string, f func(now time.Time, trigger durable.TriggerRow) durable.TriggerRow) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	where, args := t.dialect.among("id", ids)
+	was, err := find(t.ctx, t.Store, t.q, triggers, "{primary} WHERE "+where+" ORDER BY id{lock}", args...)
+	if err != nil {
+		return err
+	}
+	was = slices.DeleteFunc(was, func(r durable.TriggerRow) bool { return r.State != durable.StateRunning })
+	is := make([]durable.TriggerRow, len(was))
+	for i, row := range was {
+		is[i] = f(t.now, ownTrigger(row))
+		is[i].ID, is[i].Job, is[i].Version = row.ID, row.Job, row.Version+1
+	}
+	return update(t, triggers, was, is, true)
+}

@@ -1,0 +1,179 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager/durable"
+)
+
+// deadNodeKept is how long after its lease a dead node's row stays, so that it hears
+// of its death when it comes back.
+const deadNodeKept = 24 * time.Hour
+
+// Beat implements durable.Store.
+func (s *Store) Beat(ctx context.Context, node durable.NodeRow, ttl time.Duration) (res durable.BeatResult, err error) {
+	err = s.write(ctx, func(t *txn) (err error) {
+		res, err = t.beat(node, ttl)
+		return err
+	})
+	return res, err
+}
+
+func (t *txn) beat(node durable.NodeRow, ttl time.Duration) (res durable.BeatResult, err error) {
+	if err := t.start(); err != nil {
+		return res, err
+	}
+	res.Now = t.now
+	var dead bool
+	err = t.one([]any{&dead}, `SELECT dead FROM {node} WHERE id = ?{lock}`, node.ID)
+	known := err == nil
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return res, err
+	}
+	res.Dead = dead
+	switch {
+	case dead:
+	case ttl <= 0:
+		_, err = t.exec(`DELETE FROM {node} WHERE id = ? AND NOT EXISTS (SELECT 1 FROM {run} WHERE node = ?)`, node.ID, node.ID)
+	case known:
+		_, err = t.exec(`UPDATE {node} SET heartbeat_at = ?, lease_until = ? WHERE id = ?`,
+			t.now.UnixMicro(), t.now.Add(ttl).UnixMicro(), node.ID)
+	default:
+		err = insert(t, nodes, []durable.NodeRow{{
+			ID: node.ID, Name: node.Name, StartedAt: t.now, Heartbeat: t.now, LeaseUntil: t.now.Add(ttl),
+		}}, false)
+		if isDuplicate(err) {
+			err = errors.Join(errChanged, err) // two beats at once: see the other's
+		}
+	}
+	if err != nil {
+		return res, err
+	}
+	if err := t.one([]any{&res.Alive}, `SELECT count(*) FROM {node} WHERE dead = 0 AND lease_until > ?`, t.now.UnixMicro()); err != nil {
+		return res, err
+	}
+	err = each(t.ctx, t.Store, t.q, `SELECT id, to_cancel FROM {run} WHERE node = ? ORDER BY id`, []any{node.ID}, func(rows *sql.Rows) error {
+		var r durable.OwnRun
+		err := rows.Scan(&r.ID, &r.Cancel)
+		res.Runs = append(res.Runs, r)
+		return err
+	})
+	return res, err
+}
+
+// Expire implements durable.Store.
+func (s *Store) Expire(ctx context.Context, r durable.ExpireRequest) (res durable.ExpireResult, err error) {
+	err = s.write(ctx, func(t *txn) (err error) {
+		res, err = t.expire(&r)
+		return err
+	})
+	return res, err
+}
+
+func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err error) {
+	if err := t.start(); err != nil {
+		return res, err
+	}
+	res.Now = t.now
+	now := t.now.UnixMicro()
+	if _, err := t.exec(`DELETE FROM {node} WHERE dead = 1 AND lease_until < ? AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.node = {node}.id)`,
+		t.now.Add(-deadNodeKept).UnixMicro()); err != nil {
+		return res, err
+	}
+	// A beat that was first has moved the lease by the time we have the lock.
+	res.Dead, err = find(t.ctx, t.Store, t.q, nodes, ` WHERE dead = 0 AND lease_until < ? ORDER BY id{lock}`,
+		t.now.Add(-r.Grace).UnixMicro())
+	if err != nil {
+		return res, err
+	}
+	was := append([]durable.NodeRow(nil), res.Dead...)
+	for i := range res.Dead {
+		res.Dead[i].Dead = true
+	}
+	if err := update(t, nodes, was, res.Dead, false); err != nil {
+		return res, err
+	}
+	limit := max(r.Limit, 0)
+	res.Runs, err = find(t.ctx, t.Store, t.q, runs, ` WHERE NOT EXISTS (SELECT 1 FROM {node} AS n WHERE n.id = t.node AND n.dead = 0) ORDER BY t.id LIMIT ?`, limit)
+	if err != nil {
+		return res, err
+	}
+	res.Undue, err = find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateWaiting)+
+		` AND priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND due_at IS NULL ORDER BY id LIMIT ?`, limit)
+	if err != nil {
+		return res, err
+	}
+	released, err := t.exec(`UPDATE {trigger} SET state = ` + number_(durable.StateWaiting) + `, reason = '', version = version + 1 WHERE state = ` +
+		number_(durable.StateBlocked) + ` AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = {trigger}.job)`)
+	if err != nil {
+		return res, err
+	}
+	res.Released = int(released)
+	_, err = t.exec(`DELETE FROM {trigger} WHERE state = `+number_(durable.StateBroadcast)+` AND due_at < ?`, now)
+	return res, err
+}
+
+// Nodes implements durable.Store.
+func (s *Store) Nodes(ctx context.Context) (rows []durable.NodeRow, now time.Time, err error) {
+	err = s.read(ctx, func(q querier) error {
+		var micros int64
+		if err := s.one(ctx, q, []any{&micros}, `SELECT {now}`); err != nil {
+			return err
+		}
+		now = fromMicros(micros)
+		rows, err = find(ctx, s, q, nodes, ` ORDER BY id`)
+		return err
+	})
+	return rows, now, err
+}
+
+// Lease implements durable.Store.
+func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (row durable.LeaseRow, err error) {
+	err = s.write(ctx, func(t *txn) (err error) {
+		row, err = t.lease(name, holder, ttl)
+		return err
+	})
+	return row, err
+}
+
+func (t *txn) lease(name, holder string, ttl time.Duration) (durable.LeaseRow, error) {
+	none := durable.LeaseRow{Name: name}
+	if err := t.start(); err != nil {
+		return none, err
+	}
+	for {
+		rows, err := find(t.ctx, t.Store, t.q, leases, ` WHERE name = ?{lock}`, name)
+		if err != nil {
+			return none, err
+		}
+		if len(rows) > 0 {
+			row := nextLease(rows[0], holder, t.now, ttl)
+			return row, update(t, leases, rows, []durable.LeaseRow{row}, false)
+		}
+		if ttl <= 0 {
+			return none, nil
+		}
+		if err := insert(t, leases, []durable.LeaseRow{none}, true); err != nil {
+			return none, err
+		}
+	}
+}
+
+func nextLease(l durable.LeaseRow, holder string, now time.Time, ttl time.Duration) durable.LeaseRow {
+	if !now.Before(l.Until) {
+		l.Holder, l.Until = "", time.Time{}
+	}
+	switch {
+	case l.Holder == "" && ttl > 0:
+		l.Holder, l.Until = holder, stored(now.Add(ttl))
+		l.Token++
+	case l.Holder == holder && ttl > 0:
+		l.Until = stored(now.Add(ttl))
+	case l.Holder == holder:
+		l.Holder, l.Until = "", time.Time{}
+	}
+	return l
+}

@@ -1,0 +1,101 @@
+package sqlstore
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+)
+
+// PostgreSQL is the dialect of PostgreSQL from 11, for any driver that takes strings
+// for arrays: jackc/pgx and lib/pq do.
+//
+// A transaction of the store that hears nothing from its process for 5 s is ended by
+// the server, so that a node that is cut off in the middle does not keep rows
+// locked; one that waits 5 s for a lock is tried again.
+func PostgreSQL() Dialect {
+	d := Dialect{
+		name: "postgres",
+		// Not clock_timestamp(), which is volatile.
+		now: "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)",
+		// A scalar subquery is evaluated once, before the first row is looked at.
+		timeouts: " AND (SELECT set_config('idle_in_transaction_session_timeout', '5s', true)" +
+			" || set_config('lock_timeout', '5s', true)) <> ''",
+		numbered:      true,
+		schemas:       true,
+		returning:     true,
+		moves:         true,
+		transactional: true,
+		lock:          " FOR UPDATE",
+		skip:          " FOR UPDATE SKIP LOCKED",
+		literal:       postgresLiteral,
+		among: func(column string, list []string) (string, []any) {
+			var b strings.Builder
+			array(&b, len(list), func(i int) any { return list[i] })
+			return column + " = ANY(CAST(? AS text[]))", []any{b.String()}
+		},
+		batch:  postgresBatch,
+		ignore: func(string) string { return " ON CONFLICT DO NOTHING" },
+		update: updateFrom,
+		remove: func(table, batch, on string) string {
+			return "DELETE FROM " + table + " AS t USING " + batch + " WHERE " + on
+		},
+		addFence:      returningFence,
+		lockMigration: "SELECT pg_advisory_xact_lock(hashtext('%s'))",
+	}
+	d.source = sourceOf(d.batch)
+	return d
+}
+
+func postgresLiteral(s string) string {
+	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, `?`, `\x3F`, `{`, `\x7B`).Replace(s) + "'"
+}
+
+// postgresBatch gives a batch as one array for each column: the statement is the
+// same for any number of rows, and need not be planned again.
+func postgresBatch(columns []column, rows [][]any) (string, []any) {
+	types := [...]string{short: "text[]", long: "text[]", number: "bigint[]", blob: "bytea[]"}
+	places, constants := varying(columns, rows)
+	args := make([]any, 0, len(columns))
+	var single, arrays, named []string
+	for _, c := range constants {
+		single = append(single, ", CAST(? AS "+strings.TrimSuffix(types[columns[c].kind], "[]")+") AS "+columns[c].name)
+		args = append(args, rows[0][c])
+	}
+	var b strings.Builder
+	for _, c := range places {
+		arrays = append(arrays, "CAST(? AS "+types[columns[c].kind]+")")
+		named = append(named, columns[c].name)
+		b.Reset()
+		array(&b, len(rows), func(i int) any { return rows[i][c] })
+		args = append(args, b.String())
+	}
+	return "(SELECT a.*" + strings.Join(single, "") + " FROM unnest(" + strings.Join(arrays, ", ") + ") AS a(" +
+		strings.Join(named, ", ") + ")) AS v", args
+}
+
+var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// array writes an array as PostgreSQL reads it.
+func array(b *strings.Builder, n int, at func(int) any) {
+	b.WriteByte('{')
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		switch v := at(i).(type) {
+		case nil:
+			b.WriteString("NULL")
+		case int64:
+			b.WriteString(strconv.FormatInt(v, 10))
+		case string:
+			b.WriteByte('"')
+			arrayEscapes.WriteString(b, v)
+			b.WriteByte('"')
+		case []byte:
+			b.WriteString(`"\\x`)
+			hex.NewEncoder(b).Write(v)
+			b.WriteByte('"')
+		}
+	}
+	b.WriteByte('}')
+}

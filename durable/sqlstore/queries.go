@@ -1,0 +1,193 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager/durable"
+)
+
+// Limits of answers; see durable.JobQuery, JobState, RunQuery and PurgeRequest.
+const (
+	defaultJobs  = 1000
+	mostOneShots = 100
+	defaultRuns  = 100
+	mostRuns     = 1000
+	defaultPurge = 5000
+)
+
+// A where is conditions, to be joined with AND.
+type where struct {
+	text []string
+	args []any
+}
+
+func (w *where) and(text string, args ...any) {
+	w.text = append(w.text, text)
+	w.args = append(w.args, args...)
+}
+
+func (w *where) String() string {
+	if len(w.text) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.text, " AND ")
+}
+
+func (w *where) among(s *Store, column string, list []string) {
+	text, args := s.dialect.among(column, list)
+	w.and(text, args...)
+}
+
+// Jobs implements durable.Store.
+func (s *Store) Jobs(ctx context.Context, q durable.JobQuery) (states []durable.JobState, err error) {
+	err = s.read(ctx, func(db querier) error {
+		states, err = s.jobs(ctx, db, &q)
+		return err
+	})
+	return states, err
+}
+
+func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]durable.JobState, error) {
+	var w where
+	if len(q.Names) > 0 {
+		w.among(s, "name", q.Names)
+	}
+	if q.EveryNode {
+		w.and("every_node = 1")
+	}
+	if q.After != "" {
+		w.and("name > ?", q.After)
+	}
+	limit := cmp.Or(max(q.Limit, 0), defaultJobs)
+	rows, err := find(ctx, s, db, jobs, w.String()+" ORDER BY name LIMIT "+strconv.Itoa(limit), w.args...)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	states := make([]durable.JobState, len(rows))
+	names, place := make([]string, len(rows)), make(map[string]*durable.JobState, len(rows))
+	for i, row := range rows {
+		states[i].Job = row
+		names[i], place[row.Name] = row.Name, &states[i]
+	}
+	which, args := s.dialect.among("job", names)
+	// One-shot triggers are numbered within their job.
+	own, err := find(ctx, s, db, triggers, ` JOIN (SELECT id AS ranked, row_number() OVER (PARTITION BY job, CASE kind WHEN 0 THEN 0 ELSE 1 END ORDER BY name, id) AS place FROM {trigger} WHERE `+which+
+		`) AS r ON r.ranked = t.id WHERE t.kind = 0 OR r.place <= `+strconv.Itoa(mostOneShots)+
+		` ORDER BY t.job, CASE t.kind WHEN 0 THEN 0 ELSE 1 END, t.name, t.id`, args...)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range own {
+		place[t.Job].Triggers = append(place[t.Job].Triggers, t)
+	}
+	if q.WithoutRuns {
+		return states, nil
+	}
+	running, err := find(ctx, s, db, runs, ` WHERE `+which+` ORDER BY id`, args...)
+	for _, r := range running {
+		place[r.Job].Running = append(place[r.Job].Running, r)
+	}
+	return states, err
+}
+
+// Runs implements durable.Store.
+func (s *Store) Runs(ctx context.Context, q durable.RunQuery) (rows []durable.RunRow, err error) {
+	limit := min(cmp.Or(max(q.Limit, 0), defaultRuns), mostRuns)
+	w := s.runsWhere(&q)
+	text := w.String() + " ORDER BY started_at DESC, id DESC LIMIT " + strconv.Itoa(limit)
+	err = s.read(ctx, func(db querier) error {
+		// Active ones first: one that ends in between is then in both.
+		active, err := find(ctx, s, db, runs, text, w.args...)
+		if err != nil {
+			return err
+		}
+		rows, err = find(ctx, s, db, history, text, w.args...)
+		if err != nil {
+			return err
+		}
+		ended := make(map[string]bool, len(rows))
+		for i := range rows {
+			ended[rows[i].ID] = true
+		}
+		active = slices.DeleteFunc(active, func(r durable.RunRow) bool { return ended[r.ID] })
+		rows = append(rows, active...)
+		return nil
+	})
+	slices.SortFunc(rows, func(a, b durable.RunRow) int {
+		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.ID, a.ID))
+	})
+	return rows[:min(limit, len(rows))], err
+}
+
+func (s *Store) runsWhere(q *durable.RunQuery) *where {
+	w := &where{}
+	if len(q.IDs) > 0 {
+		w.among(s, "id", q.IDs)
+	}
+	if q.Job != "" {
+		w.and("job = ?", q.Job)
+	}
+	if q.Trigger != "" {
+		w.and("trigger_name = ?", q.Trigger)
+	}
+	if len(q.States) > 0 {
+		var list []string
+		for _, n := range q.States {
+			list = append(list, number_(n))
+		}
+		w.and("state IN (" + strings.Join(list, ", ") + ")")
+	}
+	if q.Node != "" {
+		w.and("node = ?", q.Node)
+	}
+	if !q.From.IsZero() {
+		w.and("started_at >= ?", roundUp(q.From))
+	}
+	if !q.To.IsZero() {
+		w.and("started_at < ?", roundUp(q.To))
+	}
+	if q.Before != (durable.RunKey{}) {
+		at := q.Before.StartedAt.UnixMicro()
+		w.and("started_at <= ? AND (started_at < ? OR id < ?)", at, at, q.Before.ID)
+	}
+	return w
+}
+
+// roundUp is for bounds that are finer than what is stored.
+func roundUp(t time.Time) int64 { return t.Add(time.Microsecond - 1).UnixMicro() }
+
+// Purge implements durable.Store.
+func (s *Store) Purge(ctx context.Context, r durable.PurgeRequest) (n int, err error) {
+	err = s.write(ctx, func(t *txn) error {
+		n, err = t.purge(&r)
+		return err
+	})
+	return n, err
+}
+
+func (t *txn) purge(r *durable.PurgeRequest) (int, error) {
+	if err := t.start(); err != nil {
+		return 0, err
+	}
+	var w where
+	if len(r.IDs) > 0 {
+		w.among(t.Store, "id", r.IDs)
+	} else if !r.Before.IsZero() {
+		w.and("ended_at < ?", r.Before.UnixMicro())
+	} else {
+		w.and("ended_at < ?", t.now.Add(-r.OlderThan).UnixMicro())
+	}
+	limit := cmp.Or(max(r.Limit, 0), defaultPurge)
+	ids, err := t.texts("SELECT id FROM {history}"+w.String()+" ORDER BY ended_at, id LIMIT "+strconv.Itoa(limit)+"{skip}", w.args...)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	which, args := t.dialect.among("id", ids)
+	n, err := t.exec("DELETE FROM {history} WHERE "+which, args...)
+	return int(n), err
+}

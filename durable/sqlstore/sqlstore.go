@@ -1,0 +1,168 @@
+// Package sqlstore keeps durable jobs in SQLite, PostgreSQL, MySQL or MariaDB.
+//
+//	db, err := sql.Open("pgx", "postgres://…")
+//	store, err := sqlstore.Open(db, sqlstore.PostgreSQL())
+//	err = store.Migrate(ctx)
+//
+// It imports no driver: bring your own, and keep the *sql.DB to yourself if you like;
+// a pool of one connection is enough for the store to work.
+//
+// # How it works
+//
+// A claim first asks, in one query, which priorities have a trigger that is due. Only
+// if there is one it begins a transaction. What each transaction locks, and in which
+// order, is what keeps nodes apart and does without deadlocks:
+//
+//	claim   trigger rows (passes over locked ones)
+//	        gates of jobs that do not allow concurrency or are paused (likewise)
+//	        fences, in order of name: the last thing before the commit
+//	finish  gates of exclusive runs and of triggers that wait, in order of name
+//	        run rows, trigger rows
+//	edit    the job's gate, then its rows
+//
+// A claim waits for fences only, and who has these waits for nothing. Fences are not
+// in the gate's row, since claims of jobs that allow concurrency would have to wait
+// there for an edit that waits for their triggers.
+//
+// On SQLite there is one writer at a time, which needs none of this.
+//
+// Transactions are READ COMMITTED on the servers, and repeated when the server gives
+// one up for a deadlock or the like.
+package sqlstore
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/taskmanager-go/taskmanager/durable"
+)
+
+// A Store is a durable.Store in an SQL database.
+type Store struct {
+	db      *sql.DB
+	dialect Dialect
+	config
+	names *strings.Replacer // of tables and the like in statements
+
+	checked atomic.Bool // the schema was found to be the right one
+}
+
+type config struct {
+	prefix, schema string
+	clock          func() time.Time // nil for the server's
+}
+
+// An Option changes what Open makes.
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (o option) apply(c *config) { o(c) }
+
+// WithPrefix has the tables' names begin with prefix: small letters, digits and "_".
+// The default is "taskmanager_".
+func WithPrefix(prefix string) Option { return option(func(c *config) { c.prefix = prefix }) }
+
+// WithSchema has the tables in that schema of PostgreSQL, or that database of MySQL,
+// which must exist. The default is the connection's.
+func WithSchema(schema string) Option { return option(func(c *config) { c.schema = schema }) }
+
+// WithNow makes now the store's clock, for tests. The default is the clock of the
+// database's server, so that nodes agree.
+func WithNow(now func() time.Time) Option { return option(func(c *config) { c.clock = now }) }
+
+var validName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,30}$`)
+
+// Open returns a Store in db, which stays the caller's to close. It does not touch
+// the database; see Migrate.
+func Open(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
+	if db == nil {
+		return nil, errors.New("sqlstore: db is nil")
+	}
+	s, err := newStore(dialect, opts)
+	if err != nil {
+		return nil, err
+	}
+	s.db = db
+	return s, nil
+}
+
+func newStore(dialect Dialect, opts []Option) (*Store, error) {
+	s := &Store{dialect: dialect, config: config{prefix: "taskmanager_"}}
+	for _, o := range opts {
+		o.apply(&s.config)
+	}
+	var errs []error
+	if dialect.name == "" {
+		errs = append(errs, errors.New("sqlstore: no dialect"))
+	}
+	if !validName.MatchString(s.prefix) {
+		errs = append(errs, fmt.Errorf("sqlstore: WithPrefix(%q): not %s", s.prefix, validName))
+	}
+	if s.schema != "" && (!dialect.schemas || !validName.MatchString(s.schema)) {
+		errs = append(errs, fmt.Errorf("sqlstore: WithSchema(%q): not %s, or not for %s", s.schema, validName, dialect.name))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if s.clock == nil && dialect.now == "" {
+		s.clock = time.Now
+	}
+	before := s.prefix
+	if s.schema != "" {
+		before = s.schema + "." + s.prefix
+	}
+	var pairs []string
+	for _, t := range []string{"job", "gate", "fence", "trigger", "run", "history", "node", "lease", "schema"} {
+		pairs = append(pairs, "{"+t+"}", before+t)
+	}
+	s.names = strings.NewReplacer(append(pairs,
+		"{prefix}", s.prefix,
+		"{timeouts}", dialect.timeouts,
+		"{lock}", dialect.lock,
+		"{skip}", dialect.skip,
+		"{primary}", dialect.primary,
+		"{due}", strings.ReplaceAll(dialect.due, "{prefix}", s.prefix))...)
+	return s, nil
+}
+
+// Shared tells that other processes may see the same rows.
+func (s *Store) Shared() bool { return true }
+
+// sql makes a statement of its template.
+func (s *Store) sql(text string) string {
+	text = s.names.Replace(text)
+	if strings.Contains(text, "{now}") {
+		text = strings.ReplaceAll(text, "{now}", s.nowSQL())
+	}
+	if !s.dialect.numbered {
+		return text
+	}
+	var b strings.Builder
+	for n := 1; ; n++ {
+		before, after, found := strings.Cut(text, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n))
+		text = after
+	}
+}
+
+// nowSQL is the time now in microseconds.
+func (s *Store) nowSQL() string {
+	if s.clock != nil {
+		return strconv.FormatInt(s.clock().UnixMicro(), 10)
+	}
+	return s.dialect.now
+}
+
+var _ durable.Store = (*Store)(nil)
