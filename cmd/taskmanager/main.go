@@ -1,15 +1,30 @@
-// Command taskmanager answers questions about schedules.
+// Command taskmanager answers questions about schedules, and looks after durable jobs.
 //
 //	taskmanager next [-n 5] [-tz ZONE] [-from TIME] SCHEDULE   the next instants
 //	taskmanager explain [-tz ZONE] [-from TIME] SCHEDULE       what a schedule will do
 //	taskmanager lint -f FILE                                   what is doubtful in a crontab or a list
 //	taskmanager convert -from quartz|standard EXPRESSION       an expression of another system
 //
+//	taskmanager migrate [-print] -db URL          make the tables, or print their SQL
+//	taskmanager jobs [-db URL] [JOB]              the jobs, or how one stands and why it does not run
+//	taskmanager runs [-db URL] [-job JOB] …       what has run, newest first
+//	taskmanager trigger [-data JSON] [-wait] JOB  have a job run now
+//	taskmanager pause JOB[/TRIGGER]               keep it from running
+//	taskmanager resume JOB[/TRIGGER]              end that
+//	taskmanager cancel RUN|JOB                    ask what runs to end
+//
 // A SCHEDULE is in the grammar of the package cronsched; it may be one argument
 // or several. The calendar that it names is read from an iCalendar file given
-// by -calendar NAME=FILE. With -json the answer is one JSON value. The exit code is 0 if
-// all is well, 1 if the answer is a bad one (nothing is due any more, there are
-// warnings), and 2 if the question cannot be understood.
+// by -calendar NAME=FILE.
+//
+// The URL of a database is that of package storeurl: a file of SQLite, postgres://… or
+// mysql://…; $TASKMANAGER_DB is there for those who do not want to have it in each
+// command, or a password in the list of processes. Only migrate makes or changes tables.
+//
+// With -json the answer is one JSON value. The exit code is 0 if all is well, 1 if the
+// answer is a bad one (nothing is due any more, there are warnings, there is no such
+// job, it is running already, a run that was waited for did not succeed, the database
+// has no tables or does not answer), and 2 if the question cannot be understood.
 //
 // The IANA time zones are built in.
 package main
@@ -45,7 +60,10 @@ type command struct {
 	setup func(fs *flag.FlagSet) func(c *call, args []string) error
 }
 
-var commands = []command{nextCommand, explainCommand, lintCommand, convertCommand}
+var commands = []command{
+	nextCommand, explainCommand, lintCommand, convertCommand,
+	migrateCommand, jobsCommand, runsCommand, triggerCommand, pauseCommand, resumeCommand, cancelCommand,
+}
 
 // A call is what one run of a command has to work with.
 type call struct {
@@ -127,13 +145,17 @@ func (cmd command) call(args []string, c *call, stderr io.Writer) int {
 	case errors.Is(err, errInvalid):
 		return exitUsage
 	}
+	code := exitUsage
+	if errors.As(err, new(*failure)) {
+		code = exitBad
+	}
 	if c.json {
 		if err := c.print(map[string]any{"error": describeError(err)}, ""); err == nil {
-			return exitUsage
+			return code
 		}
 	}
 	fmt.Fprintf(stderr, "taskmanager %s: %v\n", cmd.name, err)
-	return exitUsage
+	return code
 }
 
 // parseFlags takes flags before, between and after the arguments.
