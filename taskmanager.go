@@ -210,6 +210,11 @@ func (s *Totals) add(t *task) {
 // no place at a limit, and name need not be unique. fn's context is ctx, cancelled
 // also by Shutdown.
 func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
+	return m.runOnce(ctx, name, fn, goroutineID())
+}
+
+// runOnce is RunOnce on the goroutine of that identity.
+func (m *TaskManager) runOnce(ctx context.Context, name string, fn Func, goid uint64) error {
 	if err := checkTask(name, fn == nil); err != nil {
 		return err
 	}
@@ -239,7 +244,7 @@ func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
 		m.engine.begun()
 		defer m.engine.ended()
 	}
-	m.engine.execute(&t.run, goroutineID(), now)
+	m.engine.execute(&t.run, goid, now)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -434,5 +439,8 @@ func init() {
 		}
 		return inspector{e, source}
 	}
+	seam.Exempt = taskOptionFunc(func(s *taskSettings) {
+		*s = taskSettings{RecurringOptions: DefaultRecurringOptions(), exempt: true}
+	})
 	seam.HostOf = func(manager any) seam.Host { return host{manager.(*TaskManager).engine} }
 }

@@ -3,9 +3,11 @@ package durable
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +18,13 @@ type claimer struct {
 	turn   turn // held for a claim: a stop waits for the one in progress
 	empty  int  // rounds in a row that found all that is due taken by others; guarded by turn
 	rounds int  // since unreadable triggers were looked at; guarded by turn
+
+	heard   string // the largest broadcast when they were last looked at; guarded by turn
+	heardAt int64  // monotonic: when that was; guarded by turn
+
+	hungry  atomic.Bool // more was due than there were slots
+	waits   atomic.Bool // for gather to be over
+	gathers atomic.Uint64
 
 	mu      sync.Mutex // a leaf lock; guards the fields below
 	skipped []string   // IDs of triggers that this node cannot read
@@ -148,14 +157,24 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 	for _, t := range res.Parked {
 		s.parked(t)
 	}
-	if res.Broadcast != "" {
-		s.locals.broadcasts(ctx)
-	}
+	c.broadcast(ctx, res.Broadcast)
 	if err := s.waits.poll(ctx); err != nil {
 		s.logSeldom("waits", slog.LevelWarn, "runs that are waited for could not be read", errAttr(err))
 	}
 	_, now := s.host.Now()
 	return c.sleep(res, ask, unreadable, time.Duration(now-asked)), nil
+}
+
+// broadcast has this node look at the broadcasts that there are when there is a new one,
+// and once a poll interval: a larger ID may hide a smaller one that came later.
+func (c *claimer) broadcast(ctx context.Context, largest string) {
+	_, now := c.s.host.Now()
+	if largest == "" || largest == c.heard && time.Duration(now-c.heardAt) < c.s.config.PollInterval {
+		return
+	}
+	if c.s.locals.broadcasts(ctx) {
+		c.heard, c.heardAt = largest, now
+	}
 }
 
 // sleep sets the loop's alarm by what the claim has found. Only durations are used:
@@ -168,9 +187,11 @@ func (c *claimer) sleep(res ClaimResult, ask, unreadable int, took time.Duration
 	case due && did > 0 && len(res.Claimed) < ask:
 		c.empty = 0
 		return true
-	case due && len(res.Claimed) == ask: // no slot is free: the end of a run wakes the loop
+	case due && len(res.Claimed) == ask: // there is more than slots
 		c.empty = 0
+		c.hungry.Store(true)
 		s.loops.claim.in(s.config.PollInterval)
+		c.slotsFreed()
 	case due:
 		c.empty++
 		s.loops.claim.in(contended << min(c.empty, 10))
@@ -186,6 +207,35 @@ func (c *claimer) sleep(res ClaimResult, ask, unreadable int, took time.Duration
 		s.loops.claim.in(wait)
 	}
 	return false
+}
+
+// gather is how long a claim that found more than it had slots for waits for half of
+// them to be free again: claims for a slot or two cost as much as for a hundred.
+const gather = 2 * time.Millisecond
+
+// slotsFreed is called when there may be free slots again.
+func (c *claimer) slotsFreed() {
+	if !c.hungry.Load() {
+		return
+	}
+	free, handlers := c.s.flights.free()
+	switch {
+	case free == 0:
+	case handlers == 0, 2*free >= c.s.config.MaxConcurrentRuns:
+		c.feed()
+	case c.waits.CompareAndSwap(false, true):
+		name := fmt.Sprintf("durable/%s/gather#%d", c.s.instance, c.gathers.Add(1))
+		if _, err := c.s.after(name, gather, func() { c.waits.Store(false); c.feed() }); err != nil {
+			c.waits.Store(false)
+		}
+	}
+}
+
+// feed has the loop claim again.
+func (c *claimer) feed() {
+	if c.hungry.CompareAndSwap(true, false) {
+		c.s.loops.claim.wake()
+	}
 }
 
 // hold notes that a claim with so many slots is on its way; unhold that it is back, and
@@ -292,9 +342,13 @@ func (s *Scheduler) waker() Waker {
 	return w
 }
 
-// Wake has this node look for due triggers now, and tells the others: for after the
-// commit of a transaction of Within.
-func (s *Scheduler) Wake() { s.changed(true) }
+// Wake has this node look for due triggers and cancelled runs now, and tells the
+// others: for after the commit of a transaction of Within.
+func (s *Scheduler) Wake() {
+	s.changed(true)
+	s.loops.beat.wake()
+	s.notify(NoteCancel)
+}
 
 // changed tells all nodes that triggers have changed.
 func (s *Scheduler) changed(everyNode bool) {

@@ -99,13 +99,18 @@ func (f *finisher) flush(ctx context.Context) error {
 		f.queue = nil
 	}
 	f.mu.Unlock()
+	due := false
 	for i, l := range landings {
 		if l.flight != nil {
 			s.flights.remove(l.flight)
 		}
 		s.landed(l, ok[i])
+		due = due || l.end.Run.Exclusive || l.end.Run.Holds || l.end.Follow != nil
 	}
-	s.loops.claim.wake() // slots, blocked triggers and follow-ups
+	if due { // a trigger that was blocked or waited, or a follow-up
+		s.loops.claim.wake()
+	}
+	s.claimer.slotsFreed()
 	return nil
 }
 

@@ -28,23 +28,42 @@ type flight struct {
 
 // flights are the runs on this node.
 type flights struct {
-	s *Scheduler
+	s       *Scheduler
+	workers workers
 
 	mu       sync.Mutex // a leaf lock
 	byID     map[string]*flight
-	claimed  int  // of them those that take slots, and slots reserved by a claim
+	claimed  int  // of them those that were claimed, and slots reserved by a claim
+	landed   int  // of these, those whose handler has returned
 	handlers int  // handlers that have not returned
 	closed   bool // by a stop: nothing begins any more
 	empty    chan struct{}
 }
 
-func (f *flights) init(s *Scheduler) { f.s, f.byID = s, map[string]*flight{} }
+func (f *flights) init(s *Scheduler) {
+	f.s, f.byID = s, map[string]*flight{}
+	f.workers.f = f
+}
+
+// free is how many slots there are for further runs. A slot is free when its handler
+// has returned; but ends that wait to be recorded take slots, too, once they are as
+// many as there are slots: a store that is slow must not be swamped.
+func (f *flights) freeLocked() int {
+	slots := f.s.config.MaxConcurrentRuns
+	return max(0, slots-f.claimed+min(f.landed, slots))
+}
+
+func (f *flights) free() (slots, handlers int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.freeLocked(), f.handlers
+}
 
 // reserve takes the free slots for a claim; release gives back what it did not use.
 func (f *flights) reserve() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := max(0, f.s.config.MaxConcurrentRuns-f.claimed)
+	n := f.freeLocked()
 	f.claimed += n
 	return n
 }
@@ -89,12 +108,12 @@ func (f *flights) start(row RunRow, job JobRow, local bool) bool {
 	f.byID[row.ID] = fl
 	f.handlers++
 	f.mu.Unlock()
-	f.s.host.Go(func() { f.run(fl) })
+	f.workers.do(fl)
 	return true
 }
 
-// run is a run from its start to its end.
-func (f *flights) run(fl *flight) {
+// run is a run from its start to its end, on the goroutine of that identity.
+func (f *flights) run(fl *flight, goid uint64) {
 	s := f.s
 	stop := func() {}
 	if fl.job.Timeout > 0 {
@@ -105,21 +124,21 @@ func (f *flights) run(fl *flight) {
 	}
 	run := fl.run()
 	err := taskmanager.ErrGoexit // if the handler calls it, this goroutine ends, too
+	closed := true               // the manager, before us or under us; an ErrClosed may also be of another one
 	defer func() {
 		stop()
-		f.returned(fl, err)
+		f.returned(fl, err, closed)
 	}()
-	err = s.manager.RunOnce(&runContext{fl.ctx, run}, "durable/"+run.Job, func(ctx context.Context) error {
+	err = s.host.RunOnce(&runContext{fl.ctx, run}, "durable/"+run.Job, func(ctx context.Context) error {
+		closed = false
 		h := s.registry.handler(fl.job.Handler)
 		if h == nil {
 			return &dataError{&FieldError{Field: "Handler", Value: fl.job.Handler, Reason: "is not registered on this node"}}
 		}
 		err := h(ctx, run)
-		if err != nil && errors.Is(context.Cause(ctx), taskmanager.ErrClosed) { // the manager was closed under us
-			err = errors.Join(taskmanager.ErrClosed, err)
-		}
+		closed = err != nil && errors.Is(context.Cause(ctx), taskmanager.ErrClosed)
 		return err
-	})
+	}, goid)
 }
 
 // run is the flight as its handler sees it.
@@ -184,15 +203,18 @@ func (f *flights) all() []*flight {
 }
 
 // returned takes over when a handler has returned.
-func (f *flights) returned(fl *flight, err error) {
+func (f *flights) returned(fl *flight, err error, closed bool) {
 	s := f.s
 	now, mono := s.host.Now()
 	f.mu.Lock()
 	fl.over = true
+	if !fl.local {
+		f.landed++
+	}
 	cause, gaveUp := fl.cause, fl.gaveUp
 	f.mu.Unlock()
-	defer f.handlerGone()                                      // a stop that waits for it records what has been added until then
-	if cause == nil && guardedIs(err, taskmanager.ErrClosed) { // the manager was closed under us
+	defer f.handlerGone() // a stop that waits for it records what has been added until then
+	if cause == nil && closed {
 		cause = ErrStopping
 	}
 	fl.cancel(nil)
@@ -209,13 +231,8 @@ func (f *flights) returned(fl *flight, err error) {
 	s.finisher.add(fl, end)
 }
 
-// guardedIs is errors.Is for errors whose methods panic.
-func guardedIs(err, target error) (is bool) {
-	defer func() { _ = recover() }()
-	return errors.Is(err, target)
-}
-
 func (f *flights) handlerGone() {
+	defer f.s.claimer.slotsFreed()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handlers--
@@ -244,8 +261,12 @@ func (f *flights) remove(fl *flight) {
 		return
 	}
 	delete(f.byID, fl.row.ID)
-	if !fl.local {
-		f.claimed--
+	if fl.local {
+		return
+	}
+	f.claimed--
+	if fl.over {
+		f.landed--
 	}
 }
 

@@ -91,11 +91,11 @@ func TestAStoreThatTakesNoEndsStopsClaimsAtTheSlotsAndLosesNothing(t *testing.T)
 		before := y.count()
 		finishes := n.store.count("finish")
 		c.clk.Advance(5 * time.Minute)
-		if got := y.count() - before; got != 4 {
-			t.Errorf("%d runs while no end could be recorded, want 4: the slots", got)
+		if got := y.count() - before; got != 8 {
+			t.Errorf("%d runs while no end could be recorded, want 8: twice the slots", got)
 		}
-		if st := n.Stats(); st.Pending != 4 || st.Running != 0 {
-			t.Errorf("pending %d, running %d, want 4, 0", st.Pending, st.Running)
+		if st := n.Stats(); st.Pending != 8 || st.Running != 0 {
+			t.Errorf("pending %d, running %d, want 8, 0", st.Pending, st.Running)
 		}
 		if got := n.store.count("finish") - finishes; got > 5*60 {
 			t.Errorf("%d calls of Finish in 5 min, want no storm", got)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,12 +24,12 @@ import (
 // A Config has what operators tune. Its zero value means the defaults.
 type Config struct {
 	// Manager runs the scheduler's loops and runs. Nil is one of its own, which ends
-	// with the scheduler.
+	// with the scheduler. Its limits and default task options do not apply to them.
 	Manager *taskmanager.TaskManager
 	// Node is the node's name, at most 48 bytes of text. Empty is
 	// $TASKMANAGER_NODE_ID, else $HOSTNAME, else the host's name.
 	Node string
-	// MaxConcurrentRuns is how many claimed runs the node has at once. 0 is 10. Runs
+	// MaxConcurrentRuns is how many claimed runs the node does at once. 0 is 10. Runs
 	// of jobs that run on every node are not counted.
 	MaxConcurrentRuns int
 	// PollInterval is how long the node goes without looking for due triggers when
@@ -124,8 +125,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxDataSize == 0 {
 		c.MaxDataSize = defaultMaxDataSize
 	}
-	if len(c.Node) > maxNodeName || !utf8.ValidString(c.Node) {
-		bad.fail("Node", c.Node, fmt.Sprintf("must be at most %d bytes of text", maxNodeName))
+	if len(c.Node) > maxNodeName || !utf8.ValidString(c.Node) || strings.ContainsRune(c.Node, 0) {
+		bad.fail("Node", c.Node, fmt.Sprintf("must be at most %d bytes of text without NUL", maxNodeName))
 	}
 	if c.Node == "" {
 		c.Node = nodeName()
@@ -217,15 +218,12 @@ type codeJob struct {
 	triggers []TriggerRow
 }
 
-// New makes a scheduler on a store; nil is a NewMemory of its own. Errors are
-// *FieldError.
+// New makes a scheduler on a store; nil is a NewMemory of its own, on the manager's
+// clock. Errors are *FieldError.
 func New(store Store, config Config) (*Scheduler, error) {
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
-	}
-	if store == nil {
-		store = NewMemory()
 	}
 	s := &Scheduler{
 		config: config, store: store, manager: config.Manager, registry: newRegistry(),
@@ -238,8 +236,11 @@ func New(store Store, config Config) (*Scheduler, error) {
 		s.owned = true
 	}
 	s.host = seam.HostOf(s.manager)
+	if s.store == nil {
+		s.store = NewMemory(MemoryNow(func() time.Time { now, _ := s.host.Now(); return now }))
+	}
 	s.queue = queue.New(s.host.Go)
-	s.control = control{s, store, true}
+	s.control = control{s, s.store, true}
 	s.planner = &planner{
 		registry: s.registry, misfire: config.Misfire, threshold: config.MisfireThreshold,
 		random: func() uint64 { return s.random() }, unreadable: s.unreadable,
@@ -389,6 +390,9 @@ func (s *Scheduler) syncCode(ctx context.Context) error {
 			return fmt.Errorf("durable: write job %q: %w", c.job.Name, err)
 		}
 	}
+	if err := s.dropHousekeeping(ctx); err != nil {
+		return err
+	}
 	for after := ""; ; {
 		jobs, err := s.store.Jobs(ctx, JobQuery{After: after, WithoutRuns: true})
 		if err != nil {
@@ -443,13 +447,14 @@ func (s *Scheduler) watch(context.Context) error {
 			l.watch()
 		}
 	}
+	s.flights.workers.trim()
 	return nil
 }
 
 // after calls f once, d from now, unless stop is called before.
 func (s *Scheduler) after(name string, d time.Duration, f func()) (stop func(), err error) {
 	h, err := s.manager.ScheduleRecurring(name, max(d, time.Nanosecond), func(context.Context) error { f(); return nil },
-		taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
+		exempt(), taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
 	if err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func TestSimulation(t *testing.T) {
 		fmt.Fprintf(&b, "\n%10d  %s", events[what], what)
 	}
 	t.Logf("what the nodes told of:%s", b.String())
-	if seeds >= 200 {
+	if seeds >= 1000 {
 		for _, what := range []string{
 			"started", "ended", "skipped", "blocked", "parked", "followed", "overdue", "refused", "lost", "node dead", "node lost",
 			"fenced", "leading", "following", "outage", "restored", "skew", "changed",

@@ -26,8 +26,7 @@ const (
 //     lease.
 //  3. Those that still run have their contexts cancelled, cause ErrStopping, and 5 s
 //     to return. They are recorded as cancelled. One that does not return is recorded
-//     as interrupted, and keeps its job's slot until the process has ended or
-//     NodeTimeout has passed.
+//     as interrupted, and keeps its job's slot until NodeTimeout has passed.
 //  4. A run that was cut short and whose job requests recovery gets its recovery run
 //     at once, for other nodes to take.
 //
@@ -117,6 +116,7 @@ func (s *Scheduler) stop(ctx context.Context, hurry <-chan struct{}) {
 
 // finish is the end: what is left are things that end by themselves.
 func (s *Scheduler) finish(err error) {
+	s.flights.workers.close()
 	if s.stopFn != nil {
 		listening := make(chan struct{})
 		go func() {
@@ -129,7 +129,7 @@ func (s *Scheduler) finish(err error) {
 	s.await(s.queue.Flushed(), cancelPatience, nil)
 	if s.owned {
 		if closed := s.manager.Close(); err == nil && closed != nil {
-			s.config.Logger.Debug("durable: manager closed", errAttr(closed))
+			s.config.Logger.Debug("durable: manager closed", errAttr(closed), slog.String("node", s.nodeID()))
 		}
 	}
 	s.mu.Lock()
@@ -161,7 +161,7 @@ func (s *Scheduler) await(done <-chan struct{}, d time.Duration, hurry <-chan st
 	var over <-chan struct{}
 	id := newID(time.Time{}, s.random)
 	h, err := s.manager.ScheduleRecurring("durable/"+s.instance+"/await/"+id, d, func(context.Context) error { return nil },
-		taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
+		exempt(), taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
 	if err == nil {
 		defer h.Stop()
 		over = h.Done() // also if the manager is closed meanwhile

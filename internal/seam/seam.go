@@ -3,7 +3,10 @@
 // puts its own fake clock behind it. Users never see it.
 package seam
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // A Source is a clock with two hands: the wall clock, which people and
 // administrators set, and a monotonic hand that only ever moves forward.
@@ -54,8 +57,15 @@ type Host interface {
 	// Go calls f on a goroutine of its own. Under a Settler, one such f has ended
 	// or is parked before the next is called.
 	Go(f func())
+	// Settles tells whether it is so: work that starts otherwise is not waited for.
+	Settles() bool
 	// Now reads both hands of the manager's clock.
 	Now() (wall time.Time, mono int64)
+	// RunOnce is the manager's RunOnce for a caller that knows its goroutine's
+	// identity, which costs 3 µs to find out.
+	RunOnce(ctx context.Context, name string, f func(context.Context) error, goid uint64) error
+	// Identity is that of the calling goroutine.
+	Identity() uint64
 }
 
 // RunKey is the key under which the context of a run holds the run's task.
@@ -68,6 +78,9 @@ var (
 	// Inspect gives the Inspector of a *taskmanager.TaskManager, nil if the
 	// manager does not run on a Mock.
 	Inspect func(manager any) Inspector
+	// Exempt is the taskmanager.TaskOption of a task that the manager's limits and
+	// default options are not for. It comes before the task's other options.
+	Exempt any
 	// HostOf gives the Host of a *taskmanager.TaskManager.
 	HostOf func(manager any) Host
 )
