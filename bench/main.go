@@ -12,10 +12,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/taskmanager-go/taskmanager/bench/internal/check"
 	"github.com/taskmanager-go/taskmanager/bench/internal/contender"
 	"github.com/taskmanager-go/taskmanager/bench/internal/cronrows"
+	"github.com/taskmanager-go/taskmanager/bench/internal/durablerows"
 	"github.com/taskmanager-go/taskmanager/bench/internal/engine"
 	"github.com/taskmanager-go/taskmanager/bench/internal/harness"
 	"github.com/taskmanager-go/taskmanager/bench/internal/host"
@@ -26,16 +28,16 @@ import (
 
 // workloads are all families of rows. A new family is a package and a line.
 func workloads() []row.Workload {
-	return append(engine.Workloads(), cronrows.Workloads()...)
+	return slices.Concat(engine.Workloads(), cronrows.Workloads(), durablerows.Workloads())
 }
 
 func checks() []check.Row {
-	return append(engine.Checks(), cronrows.Checks()...)
+	return slices.Concat(engine.Checks(), cronrows.Checks(), durablerows.Checks())
 }
 
 // modules are those whose versions the results name.
 func modules() []string {
-	paths := cronrows.Modules()
+	paths := append(cronrows.Modules(), durablerows.Modules()...)
 	for _, c := range contender.All() {
 		paths = append(paths, c.Module)
 	}
@@ -78,6 +80,9 @@ func run(args []string) error {
 		out := os.Stdout
 		os.Stdout = os.Stderr // so that no library writes into the result
 		return harness.Child(all, args[1:], out)
+	}
+	if len(args) > 0 && args[0] == durablerows.NodeFlag {
+		return durablerows.Node(args[1:], os.Stdin, os.Stdout)
 	}
 	o, err := parse(args)
 	if err != nil {

@@ -63,7 +63,13 @@ func (s Step) run(ctx context.Context, exe string, mode row.Mode) result.Run {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(bounded, exe, ChildFlag, s.Workload.ID(s.Entry), mode.String())
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.WaitDelay = time.Second
+	cmd.Cancel = func() error { // so that it can tidy up
+		if cmd.Process.Signal(os.Interrupt) != nil {
+			return cmd.Process.Kill()
+		}
+		return nil
+	}
+	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = os.Environ()
 
 	watch, start := host.StartWatch(), time.Now()

@@ -34,6 +34,26 @@ const (
 	AllocsPerOp Metric = "allocs_per_op"      //
 	BytesPerOp  Metric = "bytes_per_op"       //
 	Agrees      Metric = "agrees_with_oracle" // 1: all answers right
+
+	JobsPerS     Metric = "jobs_per_s"        // committed, of wall time
+	PerCore      Metric = "jobs_per_s_core"   // over the machine's cores
+	PerCPUS      Metric = "jobs_per_cpu_s"    // over this process's processor time
+	CPUPerJob    Metric = "cpu_us_per_job"    // of this process
+	ServerPerJob Metric = "server_us_per_job" // processor time of the server's processes
+	PerClaim     Metric = "runs_per_claim"    // that claimed any
+	PerFinish    Metric = "runs_per_finish"   //
+	ClaimMs      Metric = "claim_ms"          // mean, of claims that claimed any
+	FinishMs     Metric = "finish_ms"         // mean
+	StartS       Metric = "start_s"           // until all nodes have started, beside the backlog
+	Errors       Metric = "errors"            // that reached the caller of the store
+	PollFew      Metric = "poll_few_us"       // median of an idle poll, few triggers waiting
+	PollMany     Metric = "poll_many_us"      // ten times as many
+	PollGrowth   Metric = "poll_growth"       // of the two, the second over the first
+	PerPoll      Metric = "queries_per_poll"  //
+	LastStart    Metric = "last_start_s"      // start of the last of all, after the first was due
+	LastEnd      Metric = "last_end_s"        // the last of all recorded
+	Recovery     Metric = "recovery_s"        // median
+	RecoveryMax  Metric = "recovery_max_s"    //
 )
 
 // formats give every metric its column title, its decimals, and whether it is
@@ -67,6 +87,26 @@ var formats = map[Metric]struct {
 	AllocsPerOp: {"allocs/op", 0, false},
 	BytesPerOp:  {"B/op", 0, false},
 	Agrees:      {"right", 0, false},
+
+	JobsPerS:     {"jobs/s", 0, true},
+	PerCore:      {"jobs/s a core", 0, false},
+	PerCPUS:      {"jobs a CPU s", 0, false},
+	CPUPerJob:    {"CPU µs/job", 1, false},
+	ServerPerJob: {"server CPU µs/job", 1, false},
+	PerClaim:     {"runs/claim", 1, false},
+	PerFinish:    {"runs/record", 1, false},
+	ClaimMs:      {"claim ms", 2, false},
+	FinishMs:     {"record ms", 2, false},
+	StartS:       {"nodes' start s", 2, false},
+	Errors:       {"errors", 0, false},
+	PollFew:      {"poll µs, few", 0, true},
+	PollMany:     {"poll µs, many", 0, true},
+	PollGrowth:   {"many/few", 2, true},
+	PerPoll:      {"queries/poll", 3, false},
+	LastStart:    {"all started s", 3, true},
+	LastEnd:      {"all recorded s", 3, true},
+	Recovery:     {"recovered s", 2, false},
+	RecoveryMax:  {"at most s", 2, true},
 }
 
 // Title is the metric's column heading.
