@@ -60,6 +60,7 @@ type taskSettings struct {
 	// What the call itself asked for, as opposed to defaults: some options may
 	// not stand beside others, and a default must not count as a wish.
 	jitterGiven, capGiven bool
+	exempt                bool // from the manager's limits: see seam.Exempt
 }
 
 type taskOptionFunc func(*taskSettings)

@@ -241,18 +241,18 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 // confFor returns a conf with these options, one that another task has if it can.
 func (m *TaskManager) confFor(s *taskSettings) *conf {
 	for i, c := range m.confs {
-		if c != nil && c.opts.equal(&s.RecurringOptions) {
+		if c != nil && c.exempt == s.exempt && c.opts.equal(&s.RecurringOptions) {
 			m.confs[0], m.confs[i] = c, m.confs[0]
 			return c
 		}
 	}
 	opts := s.RecurringOptions
 	opts.StartAt, opts.EndAt = time.Time{}, time.Time{} // these stand in the task
-	c := &conf{m: m, opts: opts, limit: int64(opts.ExecutionTimeout)}
-	if g := m.tagGates[opts.Tag]; g != nil {
+	c := &conf{m: m, opts: opts, limit: int64(opts.ExecutionTimeout), exempt: s.exempt}
+	if g := m.tagGates[opts.Tag]; g != nil && !s.exempt {
 		c.gates = append(c.gates, g)
 	}
-	if m.allGate != nil {
+	if m.allGate != nil && !s.exempt {
 		c.gates = append(c.gates, m.allGate)
 	}
 	c.plain = len(c.gates) == 0 && c.limit == 0

@@ -162,11 +162,12 @@ type extra struct {
 
 // conf is what tasks scheduled with equal options share. Immutable.
 type conf struct {
-	m     *TaskManager
-	opts  RecurringOptions // effective, but for StartAt and EndAt
-	gates []*gate
-	limit int64 // ExecutionTimeout
-	plain bool  // no gates and no limit: the end of a run changes only counters
+	m      *TaskManager
+	opts   RecurringOptions // effective, but for StartAt and EndAt
+	gates  []*gate
+	limit  int64 // ExecutionTimeout
+	plain  bool  // no gates and no limit: the end of a run changes only counters
+	exempt bool  // from the gates
 }
 
 // x returns the task's extra part, making it if needed.

@@ -28,9 +28,9 @@ type claimer struct {
 
 	mu      sync.Mutex // a leaf lock; guards the fields below
 	skipped []string   // IDs of triggers that this node cannot read
+	added   int        // how many of them the round under way has found
 	begun   int        // claims sent
 	over    int        // claims whose runs, if there was an answer, have begun
-	added   int        // how many of them the round under way has found
 	holder  int        // the turn whose claim is under way, 0 for none
 	slots   int        // that it has reserved
 }
@@ -302,6 +302,9 @@ func (s *Scheduler) begin(cl Claimed) bool {
 		return false
 	}
 	s.stats.claimed.Add(1)
+	if r.Passed > 0 && r.Attempt == 1 {
+		s.stats.misfired.Add(1)
+	}
 	lateness := max(0, r.StartedAt.Sub(r.ScheduledAt))
 	if lateness > time.Second && r.Kind == KindSchedule {
 		s.stats.late.Add(1)
@@ -331,49 +334,4 @@ func (s *Scheduler) parked(t TriggerRow) {
 		e.Kind = EventBlocked
 	}
 	s.emit(e)
-}
-
-// waker gives what carries notes between nodes, nil if nothing does.
-func (s *Scheduler) waker() Waker {
-	if s.config.Waker != nil {
-		return s.config.Waker
-	}
-	w, _ := s.store.(Waker)
-	return w
-}
-
-// Wake has this node look for due triggers and cancelled runs now, and tells the
-// others: for after the commit of a transaction of Within.
-func (s *Scheduler) Wake() {
-	s.changed(true)
-	s.loops.beat.wake()
-	s.notify(NoteCancel)
-}
-
-// changed tells all nodes that triggers have changed.
-func (s *Scheduler) changed(everyNode bool) {
-	s.loops.claim.wake()
-	if everyNode {
-		s.loops.local.wake()
-		s.notify(NoteJobs)
-		return
-	}
-	s.notify(NoteDue)
-}
-
-// hear is called with the notes of other nodes, and of this one.
-func (s *Scheduler) hear(n Note) {
-	if !s.running() {
-		return
-	}
-	switch n {
-	case NoteDue, NoteBroadcast:
-		s.claimer.forgive()
-		s.loops.claim.wake()
-	case NoteCancel:
-		s.loops.beat.wake()
-	case NoteJobs:
-		s.loops.local.wake()
-		s.loops.claim.wake()
-	}
 }

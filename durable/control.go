@@ -16,8 +16,10 @@ type control struct {
 }
 
 // A Within is what can be done in a transaction of the caller's: nothing of it is
-// true before the commit. Other nodes, and this one, find it at their next poll; a
-// call of Scheduler.Wake after the commit spares them the wait.
+// true before the commit. Other nodes, and this one, find it at their next poll, and
+// a Cancel at their next heartbeat; a call of Scheduler.Wake after the commit spares
+// them the wait (other nodes if there is a Waker). Of a job that runs on every node
+// nothing can be cancelled here.
 type Within struct{ control }
 
 // Within gives the operations that join tx.
@@ -193,7 +195,13 @@ func (c control) Cancel(ctx context.Context, what string) (n int, err error) {
 		n = c.s.flights.cancelAll(ErrCancelled, func(f *flight) bool { return f.local && (f.row.ID == what || f.row.Job == what) })
 	}
 	job := what
-	runs, err := c.s.store.Runs(ctx, RunQuery{IDs: []string{what}})
+	reader, reads := c.editor.(interface {
+		Runs(ctx context.Context, q RunQuery) ([]RunRow, error)
+	})
+	if !reads {
+		reader = c.s.store
+	}
+	runs, err := reader.Runs(ctx, RunQuery{IDs: []string{what}})
 	if err != nil {
 		return n, err
 	}
@@ -230,7 +238,8 @@ func (c control) Cancel(ctx context.Context, what string) (n int, err error) {
 	return n + len(ids), nil
 }
 
-// now is a deadline's worth of time for calls on behalf of nobody.
+// background is for calls of the store or a Waker on behalf of nobody who could give
+// up on them.
 func (s *Scheduler) background() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), max(s.opTimeout, time.Second))
 }

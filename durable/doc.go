@@ -92,11 +92,23 @@
 // Retries wait in the process, and are dropped when it stops. A firing that comes too
 // late runs once, now, or with [Skip] not at all.
 //
+// # Tests of one's own jobs
+//
+// Without a store, a scheduler and its manager are on one clock, so that fake time works
+// with no more than Config{Manager: m}, m from tasktest.New. Advance runs what falls due,
+// a day in about a second. Calls that wait ([Scheduler.Wait], [Scheduler.TriggerAndWait],
+// [Scheduler.Shutdown]) wait for the clock to be moved by another goroutine; the end of
+// the test ends the scheduler without them. In a bubble of testing/synctest, with the
+// zero Config, they can just be called.
+//
 // # In the package
 //
-//	store.go       what a Store does, and the rows it keeps
+//	store.go       what a Store does, and the rows it keeps; kinds.go names their states,
+//	               tx.go is a Store inside a transaction
 //	memory*.go     the Store in memory
-//	job.go         jobs and triggers as they are given, and what is wrong with them
+//	job.go         jobs and triggers as they are given, and what is wrong with them;
+//	               retry.go, and names.go for the grammar of names
+//	errors.go      what calls and handlers return, and codes of failed runs
 //	handler.go     handlers, middleware, calendars: what a node knows
 //	plan.go        what becomes of a due trigger   } functions of what they are given:
 //	end.go         what becomes of an ended run    } no clock, no store
@@ -105,7 +117,7 @@
 //	scheduler.go   a node: its parts, Start
 //	loop.go        a loop as a recurring task, and what revives it
 //	claim.go       the loop that claims
-//	flights.go     runs on this node
+//	flights.go     runs on this node; workers.go has the goroutines for them
 //	finish.go      the loop that records their ends
 //	lease.go       the loop that keeps the node alive
 //	sweep.go       the loop that sees to what dead nodes left
@@ -117,4 +129,6 @@
 //	query.go       Status, and what there is to read
 //	observe.go     events, counters, the log
 //	housekeeping.go the built-in job
+//	turn.go        a lock that a watchdog can take away; guard.go calls user code; id.go
+//	               and text.go make IDs, and texts that databases take
 package durable

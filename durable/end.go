@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -97,9 +96,9 @@ func (p *planner) retry(end *End, job JobRow, err error, now time.Time) {
 }
 
 // recoverRun has a run that did not come to its own end followed by another, if its
-// job requests that.
+// job requests that and nobody wanted it cancelled.
 func (p *planner) recoverRun(end *End, job JobRow, now time.Time) {
-	if end.Run.Recover {
+	if end.Run.Recover && !end.Run.Cancel {
 		end.Follow = p.follow(end.Run, job, KindRecovery, end.Run.Attempt, now)
 	}
 }
@@ -120,14 +119,6 @@ func (p *planner) follow(r RunRow, job JobRow, kind Kind, attempt int, now time.
 
 // uniform is from [0, 1).
 func (p *planner) uniform() float64 { return float64(p.random()>>11) / (1 << 53) }
-
-// causeOf gives the cause of a context's end, nil if it goes on.
-func causeOf(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(ctx)
-}
 
 // errText is the text of a user's error, whose method may panic.
 func errText(err error) (text string) {

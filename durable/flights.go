@@ -202,6 +202,34 @@ func (f *flights) all() []*flight {
 	return all
 }
 
+// ids are the IDs of the flights, those included whose end is not recorded yet.
+func (f *flights) ids() map[string]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ids := make(map[string]bool, len(f.byID))
+	for id, fl := range f.byID {
+		if !fl.local {
+			ids[id] = true
+		}
+	}
+	return ids
+}
+
+func (f *flights) has(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.byID[id] != nil
+}
+
+// landing tells whether the run's handler has returned, so that its row may be gone
+// because its end was recorded.
+func (f *flights) landing(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl := f.byID[id]
+	return fl == nil || fl.over
+}
+
 // returned takes over when a handler has returned.
 func (f *flights) returned(fl *flight, err error, closed bool) {
 	s := f.s

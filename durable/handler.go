@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -207,22 +206,28 @@ func (r *registry) use(m Middleware) error {
 // seal ends registration. A Middleware may panic or return nil: that is an error.
 func (r *registry) seal() (err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	wrapped := make(map[string]Handler, len(r.handlers))
+	r.sealed = true // nothing is added while the middleware, which is user code, is called
+	handlers, wraps := r.handlers, r.wraps
+	r.mu.Unlock()
+	wrapped := make(map[string]Handler, len(handlers))
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("durable: a middleware panicked: %v", p)
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.wrapped = wrapped; err != nil {
+			r.wrapped, r.sealed = nil, false
+		}
 	}()
-	for name, h := range r.handlers {
-		for _, m := range slices.Backward(r.wraps) {
+	for name, h := range handlers {
+		for _, m := range slices.Backward(wraps) {
 			if h = m(h); h == nil {
 				return errors.New("durable: a middleware made a nil handler")
 			}
 		}
 		wrapped[name] = h
 	}
-	r.wrapped, r.sealed = wrapped, true
 	return nil
 }
 
@@ -283,6 +288,3 @@ func (r *registry) schedule(text string) (cronsched.Schedule, error) {
 	r.schedules[text] = s
 	return s, nil
 }
-
-// equalJSON tells whether two objects have the same text.
-func equalJSON(a, b json.RawMessage) bool { return bytes.Equal(a, b) }

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/cronsched"
@@ -32,6 +33,24 @@ func (s *Scheduler) addHousekeeping() error {
 		Data:        housekeepingArgs{s.config.Retention.String()},
 		Triggers:    []Trigger{{Name: "nightly", Schedule: cronsched.MustParse("cron 0 17 3 * * * tz=UTC"), Priority: LowestPriority}},
 	})
+}
+
+// dropHousekeeping takes the built-in job of an earlier Config away if there is to be
+// none: it would go on deleting.
+func (s *Scheduler) dropHousekeeping(ctx context.Context) error {
+	if s.config.Retention >= 0 || slices.ContainsFunc(s.code, func(c codeJob) bool { return c.job.Name == HousekeepingJob }) {
+		return nil
+	}
+	err := s.store.Edit(ctx, HousekeepingJob, EditJob, func(e *Edit) error {
+		if e.Job != nil && e.Job.Source == SourceCode {
+			e.Job, e.Triggers = nil, nil
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("durable: remove job %q: %w", HousekeepingJob, err)
+	}
+	return nil
 }
 
 func (s *Scheduler) housekeep(ctx context.Context, run Run, args housekeepingArgs) error {

@@ -166,7 +166,7 @@ func (l *nodeLease) fenced(node string) {
 	_, now := s.host.Now()
 	stale := l.node.ID != node || now < l.until
 	l.mu.Unlock()
-	if stale || phase(s.phase.Load()) == phaseStopped {
+	if ph := phase(s.phase.Load()); stale || ph == phaseNew || ph == phaseStopped { // new: by a Start that failed
 		return
 	}
 	n := s.flights.cancelAll(ErrLeaseLost, func(f *flight) bool { return f.row.Exclusive && !f.local })
@@ -192,19 +192,6 @@ func (l *nodeLease) reborn(dead NodeRow) {
 	s.emit(Event{Kind: EventNodeLost, Detail: dead.ID, Count: int64(n)})
 	s.log(slog.LevelError, "this node was declared dead, it goes on under another ID", slog.String("was", dead.ID),
 		slog.String("is", id), slog.Int("runs", n))
-}
-
-// ids are the IDs of the flights, those included whose end is not recorded yet.
-func (f *flights) ids() map[string]bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	ids := make(map[string]bool, len(f.byID))
-	for id, fl := range f.byID {
-		if !fl.local {
-			ids[id] = true
-		}
-	}
-	return ids
 }
 
 // reconcile compares the runs that the store has of this node with those here. known
@@ -292,21 +279,6 @@ func (s *Scheduler) jobsByName(ctx context.Context, names []string) (map[string]
 		jobs[j.Job.Name] = j.Job
 	}
 	return jobs, nil
-}
-
-func (f *flights) has(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.byID[id] != nil
-}
-
-// landing tells whether the run's handler has returned, so that its row may be gone
-// because its end was recorded.
-func (f *flights) landing(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	fl := f.byID[id]
-	return fl == nil || fl.over
 }
 
 // skewAllowed is the difference of clocks that nobody is told of.

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -27,9 +28,10 @@ type locals struct {
 	mu       sync.Mutex // guards the fields below; may be held while calling the manager
 	jobs     map[string]JobRow
 	triggers map[string]*localTrigger // by job and name
-	last     map[string]time.Time     // by trigger ID the last instant fired on time
+	past     map[string]*localPast    // by trigger ID
 	busy     map[string]int           // runs of each job on this node
 	retries  map[string]func()        // stops of attempts to come, by ID
+	held     []RunRow                 // attempts that wait for a run of their job here, or for its resumption
 	seen     map[string]int64         // broadcasts taken, or from before the start; monotonic: when last read
 	primed   bool
 	lives    int // tasks made, for their names
@@ -40,9 +42,17 @@ type locals struct {
 type localTrigger struct {
 	row      TriggerRow
 	schedule cronsched.Schedule
-	stop     func() // its task; nil between the firings of an every trigger
+	stop     func()              // its task; nil between the firings of an every trigger
+	task     *taskmanager.Handle // of a schedule that is not an every one
 	gone     bool
+	past     *localPast
+}
+
+// A localPast is what is remembered of a trigger while it is paused, too.
+type localPast struct {
+	schedule string
 	fired    int
+	last     time.Time // the last instant fired on time
 }
 
 // refresh is a loop's work: it reads which jobs and triggers there are.
@@ -61,7 +71,11 @@ func (l *locals) refresh(ctx context.Context) error {
 	}
 	jobs := map[string]JobRow{}
 	wanted := map[string]TriggerRow{}
+	known := map[string]bool{}
 	for _, st := range states {
+		for _, t := range st.Triggers {
+			known[t.ID] = true
+		}
 		if !l.s.registry.knows(st.Job.Handler) {
 			l.s.unknownHandler(st.Job)
 			continue
@@ -77,6 +91,8 @@ func (l *locals) refresh(ctx context.Context) error {
 	for key, t := range l.triggers {
 		if row, there := wanted[key]; !there || row.Schedule != t.row.Schedule || row.ID != t.row.ID {
 			l.drop(key, t)
+		} else if t.task != nil && t.task.State() == taskmanager.Stopped { // its calendar panicked
+			l.fail(t, t.task.Err())
 		}
 	}
 	for key, row := range wanted {
@@ -86,7 +102,9 @@ func (l *locals) refresh(ctx context.Context) error {
 		}
 		l.add(key, row)
 	}
+	maps.DeleteFunc(l.past, func(id string, _ *localPast) bool { return !known[id] })
 	l.broadcastLocked(states)
+	l.releaseLocked()
 	return nil
 }
 
@@ -119,7 +137,17 @@ func (l *locals) add(key string, row TriggerRow) {
 		l.s.unreadable(row, err)
 		return
 	}
-	t := &localTrigger{row: row, schedule: s}
+	t := &localTrigger{row: row, schedule: s, past: l.past[row.ID]}
+	if t.past == nil {
+		if l.past == nil {
+			l.past = map[string]*localPast{}
+		}
+		t.past = &localPast{}
+		l.past[row.ID] = t.past
+	}
+	if t.past.schedule != row.Schedule {
+		t.past.schedule, t.past.fired = row.Schedule, 0
+	}
 	if l.triggers == nil {
 		l.triggers = map[string]*localTrigger{}
 	}
@@ -129,11 +157,21 @@ func (l *locals) add(key string, row TriggerRow) {
 		return
 	}
 	h, err := l.s.manager.Schedule(l.taskName(row), s, func(context.Context) error { l.due(t); return nil },
-		taskmanager.WithJitter(0), taskmanager.WithTag("durable"))
-	if err != nil { // nothing is due any more, or the manager is closed
+		exempt(), taskmanager.WithJitter(0), taskmanager.WithTag("durable"))
+	if err != nil {
+		l.fail(t, err)
 		return
 	}
-	t.stop = h.Stop
+	t.task, t.stop = h, h.Stop
+}
+
+// fail drops a trigger whose calendar, which is user code, panicked. The next refresh
+// tries it again.
+func (l *locals) fail(t *localTrigger, err error) {
+	l.drop(t.row.Job+"/"+t.row.Name, t)
+	if !errors.Is(err, taskmanager.ErrClosed) {
+		l.s.unreadable(t.row, err)
+	}
 }
 
 func (l *locals) taskName(row TriggerRow) string {
@@ -144,11 +182,16 @@ func (l *locals) taskName(row TriggerRow) string {
 // armEvery has an every trigger fire one delay from now.
 func (l *locals) armEvery(t *localTrigger) {
 	_, runs, _ := t.schedule.FixedDelay()
-	if t.gone || l.stopped || runs > 0 && t.fired >= runs {
+	if t.gone || l.stopped || runs > 0 && t.past.fired >= runs {
 		return
 	}
 	now, _ := l.s.host.Now()
-	next, ok := t.schedule.Next(now)
+	var next time.Time
+	var ok bool
+	if err := guarded(func() error { next, ok = t.schedule.Next(now); return nil }); err != nil {
+		l.fail(t, err)
+		return
+	}
 	if !ok {
 		return
 	}
@@ -177,13 +220,10 @@ func (l *locals) due(t *localTrigger) {
 	if !every {
 		if prev, ok := t.schedule.Prev(now.Add(1)); ok {
 			if late := now.Sub(prev) > s.config.MisfireThreshold; !late {
-				if at = micros(prev); l.last[t.row.ID].Equal(at) { // the clock was set back
+				if at = micros(prev); t.past.last.Equal(at) { // the clock was set back
 					return
 				}
-				if l.last == nil {
-					l.last = map[string]time.Time{}
-				}
-				l.last[t.row.ID] = at
+				t.past.last = at
 			} else if perNode = true; s.planner.policy(t.row) == Skip {
 				l.passOver(t, prev, now)
 				return
@@ -198,7 +238,7 @@ func (l *locals) due(t *localTrigger) {
 	if err != nil {
 		data = t.row.Data
 	}
-	t.fired++
+	t.past.fired++
 	row := RunRow{
 		ID: newID(now, s.random), Job: job.Name, Trigger: t.row.Name, Kind: KindSchedule, ScheduledAt: at, Attempt: 1,
 		IdempotencyKey: key, Data: data, Priority: t.row.Priority,
@@ -258,6 +298,7 @@ func (l *locals) ended(fl *flight, end End) {
 			l.armEvery(t)
 		}
 	}
+	l.releaseLocked()
 	l.mu.Unlock()
 	l.s.finisher.add(fl, end)
 }
@@ -273,9 +314,7 @@ func (l *locals) retryLocked(fl *flight, t TriggerRow, in time.Duration) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.retries, t.ID)
-		if job, there := l.jobs[row.Job]; there && !l.stopped {
-			l.startLocked(job, row)
-		}
+		l.attemptLocked(row)
 	})
 	if err == nil {
 		l.retries[t.ID] = stop
@@ -283,15 +322,38 @@ func (l *locals) retryLocked(fl *flight, t TriggerRow, in time.Duration) {
 	}
 }
 
+// attemptLocked starts another attempt, or holds it back as the store would: it is not
+// lost to another run of its job, nor does it run while the job is paused.
+func (l *locals) attemptLocked(row RunRow) {
+	job, there := l.jobs[row.Job]
+	switch {
+	case !there || l.stopped:
+	case job.Paused, !job.AllowConcurrent && l.busy[row.Job] > 0:
+		l.held = append(l.held, row)
+	default:
+		l.startLocked(job, row)
+	}
+}
+
+// releaseLocked looks at the attempts again that were held back.
+func (l *locals) releaseLocked() {
+	held := l.held
+	l.held = nil
+	for _, row := range held {
+		l.attemptLocked(row)
+	}
+}
+
 // broadcasts takes the broadcasts that the store has.
-func (l *locals) broadcasts(ctx context.Context) {
+func (l *locals) broadcasts(ctx context.Context) (ok bool) {
 	states, err := l.read(ctx)
 	if err != nil {
-		return
+		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.broadcastLocked(states)
+	return true
 }
 
 // prime takes note of the broadcasts from before the node's start: they are not its.
@@ -349,6 +411,14 @@ func (l *locals) stop() {
 	for id, stop := range l.retries {
 		stop()
 		delete(l.retries, id)
-		l.s.log(slog.LevelInfo, "attempt of a job that runs on every node dropped by the stop", slog.String("run", id))
+		l.dropped(id)
 	}
+	for _, row := range l.held {
+		l.dropped(row.ID)
+	}
+	l.held = nil
+}
+
+func (l *locals) dropped(id string) {
+	l.s.log(slog.LevelInfo, "attempt of a job that runs on every node dropped by the stop", slog.String("run", id))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager"
+	"github.com/taskmanager-go/taskmanager/internal/seam"
 )
 
 // A loop is one of the scheduler's own recurring tasks. A round of it is run every
@@ -41,6 +42,11 @@ func (s *Scheduler) newLoop(name string, interval time.Duration, work func(conte
 	return &loop{s: s, name: name, interval: interval, work: work}
 }
 
+// exempt is the first option of all the scheduler's tasks: limits and default options
+// of the manager are for its owner's. A heartbeat that waited its turn behind other
+// people's runs would cost the node its lease.
+func exempt() taskmanager.TaskOption { return seam.Exempt.(taskmanager.TaskOption) }
+
 // start makes the loop a task of the manager.
 func (l *loop) start() error {
 	l.mu.Lock()
@@ -58,7 +64,7 @@ func (l *loop) startLocked() error {
 	_, l.since = l.s.host.Now()
 	life := l.life
 	h, err := l.s.manager.ScheduleRecurring(name, l.interval, func(ctx context.Context) error { return l.run(ctx, life) },
-		taskmanager.WithTag("durable"), taskmanager.WithJitter(0), taskmanager.WithExecutionTimeout(l.s.opTimeout),
+		exempt(), taskmanager.WithTag("durable"), taskmanager.WithJitter(0), taskmanager.WithExecutionTimeout(l.s.opTimeout),
 		taskmanager.WithNonReentrant(false), // enter sees to it
 		taskmanager.WithBackoff(l.s.loopBackoff))
 	if err != nil {
@@ -206,6 +212,10 @@ func (l *loop) watch() {
 	}
 	l.s.stats.revived.Add(1)
 	err := l.startLocked()
-	l.s.log(slog.LevelError, "loop revived", slog.String("loop", l.name), slog.Duration("silent", silent), slog.Any("error", err))
+	attrs := []slog.Attr{slog.String("loop", l.name), slog.Duration("silent", silent)}
+	if err != nil {
+		attrs = append(attrs, errAttr(err))
+	}
+	l.s.log(slog.LevelError, "loop revived", attrs...)
 	l.s.emit(Event{Kind: EventRevived, Detail: l.name})
 }

@@ -81,8 +81,11 @@ type memoryRun struct {
 // A MemoryOption changes a new Memory.
 type MemoryOption func(*Memory)
 
-// MemoryNow makes now the store's clock. The default is time.Now.
+// MemoryNow makes now the store's clock. The default, and that of nil, is time.Now.
 func MemoryNow(now func() time.Time) MemoryOption {
+	if now == nil {
+		now = time.Now
+	}
 	return func(m *Memory) { m.clock = now }
 }
 
@@ -107,7 +110,9 @@ func NewMemory(opts ...MemoryOption) *Memory {
 		byEnd:      ordered[*memoryRun]{less: endsBefore},
 	}
 	for _, o := range opts {
-		o(m)
+		if o != nil {
+			o(m)
+		}
 	}
 	return m
 }

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -79,13 +80,13 @@ type Event struct {
 // adapters to metrics.
 type Stats struct {
 	Claimed      uint64 // runs claimed
-	Late         uint64 // of them, more than a second after they were due
+	Late         uint64 // of them, by a schedule and more than a second after ScheduledAt
 	Succeeded    uint64
 	Failed       uint64
 	Cancelled    uint64
 	Snoozed      uint64
 	Skipped      uint64 // records of firings passed over and conflicts
-	Misfired     uint64 // of them, by a misfire policy
+	Misfired     uint64 // firings passed over, or runs of RunOnce that came too late
 	Blocked      uint64 // due triggers that had to wait for another run
 	Retried      uint64 // retries granted
 	Recovered    uint64 // recovery runs asked for
@@ -214,6 +215,9 @@ type outage struct {
 
 // noteStore takes note of how a call of the store went, and returns its error.
 func (s *Scheduler) noteStore(what string, err error) error {
+	if errors.Is(err, context.Canceled) && !s.running() { // a stop ended the loop in the midst of the call
+		return fmt.Errorf("durable: %s: %w", what, err)
+	}
 	_, now := s.host.Now()
 	s.outage.mu.Lock()
 	since := s.outage.since

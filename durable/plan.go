@@ -27,9 +27,15 @@ const (
 	reasonRan       = "it has run as often as it should"
 )
 
-// plan is the Plan of a ClaimRequest.
-func (p *planner) plan(d Due) Verdict {
+// plan is the Plan of a ClaimRequest. A calendar is user code and may panic: that is
+// the trouble of its trigger, and not of all that is due.
+func (p *planner) plan(d Due) (v Verdict) {
 	t := d.Trigger
+	defer func() {
+		if r := recover(); r != nil {
+			v = p.leave(d.Trigger, fmt.Errorf("%w: %v", errPanicked, r))
+		}
+	}()
 	switch {
 	case d.Job.Name == "":
 		return Verdict{Delete: true}
@@ -91,6 +97,11 @@ func (p *planner) planOneShot(d Due) Verdict {
 		return p.park(t, StatePaused, reasonJobPaused)
 	case d.Busy:
 		return p.park(t, StateBlocked, reasonBusy)
+	case t.Handler != d.Job.Handler && !p.registry.knows(d.Job.Handler):
+		// The job got another handler after the run had been asked for: for a node
+		// that knows it.
+		t.Handler = d.Job.Handler
+		return Verdict{Trigger: t}
 	}
 	return Verdict{Delete: true, Run: &run}
 }
@@ -110,6 +121,7 @@ func (p *planner) fire(d Due, s cronsched.Schedule) Verdict {
 	late := now.Sub(t.DueAt) > p.threshold
 	policy := p.policy(t)
 	var skipped *RunRow
+	var standsFor int64
 	at := t.DueAt
 	_, _, every := s.FixedDelay()
 	if _, end := s.Window(); late && policy != RunAll && !end.IsZero() && now.After(end) {
@@ -121,9 +133,10 @@ func (p *planner) fire(d Due, s cronsched.Schedule) Verdict {
 		t.Passed += n
 		return Verdict{Trigger: p.next(t, s, now), Skipped: p.passedOver(d, at, n)}
 	case late && policy == RunOnce:
+		standsFor = countMissed(s, at, now)
 		at = now
 	case late && policy == RunAll && t.MaxCatchUp > 0 && !every: // of which there is one
-		if first := lastMissed(s, now, t.MaxCatchUp); first.After(at) {
+		if first := lastMissed(s, at, now, t.MaxCatchUp); first.After(at) {
 			n := countMissed(s, at, first) - 1
 			t.Passed += n
 			skipped = p.passedOver(d, at, n)
@@ -135,7 +148,7 @@ func (p *planner) fire(d Due, s cronsched.Schedule) Verdict {
 	run := &RunRow{
 		ID: newID(now, p.random), Job: t.Job, Trigger: t.Name, Kind: KindSchedule, ScheduledAt: at,
 		Attempt: 1, IdempotencyKey: idempotencyKey(t.Job, t.Name, at), Priority: t.Priority,
-		TriggerID: t.ID, Exclusive: !d.Job.AllowConcurrent, Recover: d.Job.RequestsRecovery,
+		TriggerID: t.ID, Exclusive: !d.Job.AllowConcurrent, Recover: d.Job.RequestsRecovery, Passed: standsFor,
 	}
 	data, err := merge(d.Job.Data, t.Data)
 	if err != nil { // of a row edited by hand; decoding will say what is wrong
@@ -158,13 +171,23 @@ func (p *planner) fire(d Due, s cronsched.Schedule) Verdict {
 
 // next has the trigger due at the next instant of its schedule after the given one.
 func (p *planner) next(t TriggerRow, s cronsched.Schedule, after time.Time) TriggerRow {
-	due, ok := s.Next(after)
+	due, ok := following(s, after)
 	if !ok {
 		t.State, t.DueAt, t.Reason = StateComplete, time.Time{}, complete(s, after)
 		return t
 	}
 	t.State, t.DueAt = StateWaiting, micros(due)
 	return t
+}
+
+// following is the schedule's first instant after that one, as stores keep them: one of
+// finer than whole microseconds comes after itself once it is stored.
+func following(s cronsched.Schedule, after time.Time) (time.Time, bool) {
+	at, ok := s.Next(after)
+	if ok && !micros(at).After(after) {
+		return s.Next(at)
+	}
+	return at, ok
 }
 
 // resume is the Resume of a FinishRequest: now its run has ended.
@@ -180,7 +203,15 @@ func (p *planner) resume(now time.Time, t TriggerRow) TriggerRow {
 }
 
 // due computes when a trigger without a due instant is due, as of now.
-func (p *planner) due(now time.Time, t TriggerRow) TriggerRow {
+func (p *planner) due(now time.Time, t TriggerRow) (due TriggerRow) {
+	defer func() { // a calendar is user code
+		if r := recover(); r != nil {
+			err := fmt.Errorf("%w: %v", errPanicked, r)
+			due = t
+			due.State, due.DueAt, due.Reason = StateError, time.Time{}, cut(err.Error(), maxMessage)
+			p.unreadable(t, err)
+		}
+	}()
 	s, err := p.registry.schedule(t.Schedule)
 	if err != nil {
 		t.Reason = cut(err.Error(), maxMessage)
@@ -235,7 +266,7 @@ func countMissed(s cronsched.Schedule, first, now time.Time) (n int64) {
 		return 1
 	}
 	for at := first; n < maxMissed && !at.After(now); n++ {
-		next, ok := s.Next(at)
+		next, ok := following(s, at)
 		if !ok {
 			return n + 1
 		}
@@ -244,13 +275,13 @@ func countMissed(s cronsched.Schedule, first, now time.Time) (n int64) {
 	return n
 }
 
-// lastMissed gives the first of the last n firings until now, or the zero Time if
-// there are not as many.
-func lastMissed(s cronsched.Schedule, now time.Time, n int) time.Time {
+// lastMissed gives the first of the last n firings after since until now, or the zero
+// Time if there are not as many. It looks at maxMissed of them at most.
+func lastMissed(s cronsched.Schedule, since, now time.Time, n int) time.Time {
 	at := now.Add(1)
-	for range n {
+	for range min(n, maxMissed) {
 		prev, ok := s.Prev(at)
-		if !ok {
+		if !ok || !prev.After(since) {
 			return time.Time{}
 		}
 		at = prev

@@ -64,8 +64,14 @@ func (s *Scheduler) triggerStatus(t TriggerRow, job JobRow, now time.Time) Trigg
 	switch {
 	case err != nil:
 		st.Why = fmt.Sprintf("this node cannot read its schedule: %v", err)
+	case t.State == StateLocal && t.Paused:
+		st.Why = reasonPaused
+	case t.State == StateLocal && job.Paused:
+		st.Why = reasonJobPaused
 	case t.State == StateLocal:
-		st.Next, _ = sched.Next(now)
+		if err := guarded(func() error { st.Next, _ = sched.Next(now); return nil }); err != nil {
+			st.Why = err.Error()
+		}
 	case t.State == StateRunning:
 		st.Why = "it waits for the end of its run"
 	case t.State == StateWaiting && job.Paused:
@@ -143,6 +149,9 @@ func (s *Scheduler) DeleteRun(ctx context.Context, id string) error {
 // Purge deletes the records of all runs that ended before that instant, in batches,
 // and returns how many, also if it fails half-way.
 func (s *Scheduler) Purge(ctx context.Context, before time.Time) (n int, err error) {
+	if before.IsZero() { // to a Store that is "none", and all that has ended would go
+		return 0, &FieldError{Field: "Before", Value: before, Reason: "must not be the zero Time"}
+	}
 	return purge(ctx, s.store, PurgeRequest{Before: before, Limit: purgeBatch})
 }
 

@@ -75,6 +75,7 @@ const (
 	defaultRetention         = 30 * 24 * time.Hour
 	defaultMaxDataSize       = 256 << 10
 	minNodeTimeout           = 300 * time.Millisecond
+	maxInterval              = 365 * 24 * time.Hour
 	maxNodeName              = 48
 	// The loops' own backoff while the store is away.
 	minLoopBackoff = 500 * time.Millisecond
@@ -102,6 +103,14 @@ func (c Config) withDefaults() (Config, error) {
 	positive("NodeTimeout", &c.NodeTimeout, defaultNodeTimeout)
 	if c.NodeTimeout > 0 && c.NodeTimeout < minNodeTimeout {
 		bad.fail("NodeTimeout", c.NodeTimeout, "must be at least "+minNodeTimeout.String())
+	}
+	for _, v := range []struct {
+		field string
+		d     time.Duration
+	}{{"PollInterval", c.PollInterval}, {"NodeTimeout", c.NodeTimeout}} {
+		if v.d > maxInterval { // multiples of it are reckoned with
+			bad.fail(v.field, v.d, "must be at most "+maxInterval.String())
+		}
 	}
 	positive("MisfireThreshold", &c.MisfireThreshold, max(defaultMisfireThreshold, c.PollInterval))
 	if c.MisfireThreshold >= 0 && c.MisfireThreshold < c.PollInterval {
@@ -296,16 +305,19 @@ func (s *Scheduler) Node() string { return s.nodeID() }
 // the last Start that did. Later it is written at once, and must be new (ErrExists).
 // What is wrong with it comes back as a *FieldError for each field.
 func (s *Scheduler) AddJob(ctx context.Context, j Job) error {
+	if phase(s.phase.Load()) != phaseNew {
+		return s.control.AddJob(ctx, j)
+	}
+	job, triggers, err := s.registry.rows(j, s.config.MaxDataSize) // calls user code: no lock is held
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	if phase(s.phase.Load()) != phaseNew {
 		s.mu.Unlock()
 		return s.control.AddJob(ctx, j)
 	}
 	defer s.mu.Unlock()
-	job, triggers, err := s.registry.rows(j, s.config.MaxDataSize)
-	if err != nil {
-		return err
-	}
 	for _, c := range s.code {
 		if c.job.Name == job.Name {
 			return &FieldError{Field: "Name", Value: job.Name, Reason: ErrExists.Error(), Err: ErrExists}

@@ -190,8 +190,10 @@ func (s *Scheduler) giveUp() (names []string) {
 			continue
 		}
 		fl.gaveUp = true
+		row := fl.row
+		row.Cancel = row.Cancel || errors.Is(fl.cause, ErrCancelled)
 		s.flights.mu.Unlock()
-		end := s.planner.conclude(fl.row, fl.job, ending{cause: ErrStopping, lasted: time.Duration(mono - fl.since)}, now)
+		end := s.planner.conclude(row, fl.job, ending{cause: ErrStopping, lasted: time.Duration(mono - fl.since)}, now)
 		end.Run.State, end.Run.Message = RunInterrupted, "the scheduler stopped, and the handler did not return"
 		end.Keep, end.Local = !fl.local, fl.local
 		if fl.local {

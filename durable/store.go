@@ -400,7 +400,7 @@ type RunRow struct {
 	Data           json.RawMessage
 	Priority       int
 	Fence          int64
-	Passed         int64 // of a skipped one: how many firings were passed over
+	Passed         int64 // firings: those a skipped one tells of, or a misfired one stands for
 	Code           Code
 	Message        string
 	Detail         string

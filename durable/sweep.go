@@ -12,17 +12,23 @@ const (
 	maxSweep = 2 * time.Second
 	// sweepGrace is how long the leader has for it before any node does it.
 	sweepGrace = 5 * time.Second
+	// noDeath is a grace that no lease of a store that is in use is past.
+	noDeath = 10 * 365 * 24 * time.Hour
 )
 
 // sweep is a loop's work: it declares nodes dead whose lease is over, takes their runs
 // off them, and repairs what has come to a halt. The leader does it at once, any other
 // node when the leader has not.
 func (s *Scheduler) sweep(ctx context.Context) error {
-	if !s.running() || s.lease.steadyFor() < s.config.NodeTimeout {
-		return nil // nodes that live may not have been able to say so
+	if !s.running() {
+		return nil
 	}
 	grace := min(sweepGrace, s.config.NodeTimeout)
-	if s.term.leading() {
+	steady := s.lease.steadyFor() >= s.config.NodeTimeout
+	switch {
+	case !steady: // nodes that live may not have been able to say so: nobody is dead yet
+		grace = noDeath
+	case s.term.leading():
 		grace = 0
 	}
 	for more := true; more && s.running(); {
@@ -34,6 +40,9 @@ func (s *Scheduler) sweep(ctx context.Context) error {
 			s.stats.nodesDead.Add(1)
 			s.emit(Event{Kind: EventNodeDead, Detail: n.ID})
 			s.log(slog.LevelWarn, "node declared dead", slog.String("dead", n.ID), slog.Time("heartbeat", n.Heartbeat))
+		}
+		if !steady {
+			res.Runs = nil
 		}
 		taken, err := s.takeOff(ctx, res)
 		if err != nil {

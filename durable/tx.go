@@ -9,6 +9,7 @@ type Editor interface {
 
 // A Tx is a transaction of the caller's, as package sqlstore makes one of a *sql.Tx.
 type Tx interface {
-	// Join gives the Editor that works inside the transaction.
+	// Join gives the Editor that works inside the transaction. If it has the Store's
+	// Runs, too, Within reads with that: the transaction may have the only connection.
 	Join(s Store) (Editor, error)
 }

@@ -2,9 +2,10 @@ package durable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/taskmanager-go/taskmanager"
 )
 
 // waits are calls that wait for the end of a run.
@@ -18,7 +19,8 @@ type waits struct {
 // TriggerAndWait is Trigger, and waits until the first attempt has ended, on whatever
 // node. Its end is what the RunRow tells; the error is of the call. A run that ends on
 // another node is found at this node's polls. ErrConflict if the job was running, for
-// a job that runs on every node ErrInvalid: there is no one end to wait for.
+// a job that runs on every node ErrInvalid: there is no one end to wait for. If the
+// waiting ends before the run, the RunRow has its ID and Job alone.
 func (s *Scheduler) TriggerAndWait(ctx context.Context, job string, data any) (RunRow, error) {
 	if !s.running() {
 		return RunRow{}, ErrStopped
@@ -34,13 +36,21 @@ func (s *Scheduler) TriggerAndWait(ctx context.Context, job string, data any) (R
 	if err != nil {
 		return RunRow{}, err
 	}
-	return s.Wait(ctx, id)
+	row, err := s.Wait(ctx, id)
+	if err != nil && row.ID == "" {
+		row.ID, row.Job = id, job
+	}
+	return row, err
 }
 
 // Wait waits until the run of that ID has ended, on whatever node. It may not have
 // been claimed yet; the ID of a run that never comes is waited for until ctx ends,
-// whose cause is then the error. ErrStopped if the scheduler stops.
+// whose cause is then the error. ErrStopped if the scheduler stops,
+// taskmanager.ErrOwnRun if it is the run whose handler calls, with its own context.
 func (s *Scheduler) Wait(ctx context.Context, id string) (RunRow, error) {
+	if own, inside := RunFrom(ctx); inside && own.ID == id {
+		return RunRow{}, fmt.Errorf("durable: wait for run %s: %w", id, taskmanager.ErrOwnRun)
+	}
 	w := &s.waits
 	ended := make(chan RunRow, 1)
 	w.mu.Lock()
@@ -56,17 +66,29 @@ func (s *Scheduler) Wait(ctx context.Context, id string) (RunRow, error) {
 		}
 		return RunRow{}, err
 	}
+	var err error
 	select {
 	case r := <-ended:
-		if r.State == RunSkipped && r.Code == CodeConflict {
-			return r, fmt.Errorf("durable: run %s of %q: %w", id, r.Job, ErrConflict)
-		}
-		return r, nil
+		return r, conflict(r)
 	case <-ctx.Done():
-		return RunRow{}, context.Cause(ctx)
+		err = context.Cause(ctx)
 	case <-s.stopped:
-		return RunRow{}, ErrStopped
+		err = ErrStopped
 	}
+	select {
+	case r := <-ended: // both have happened: the end is what was asked for
+		return r, conflict(r)
+	default:
+		return RunRow{}, err
+	}
+}
+
+// conflict is the error of waiting for a run that did not come about.
+func conflict(r RunRow) error {
+	if r.State == RunSkipped && r.Code == CodeConflict {
+		return fmt.Errorf("durable: run %s of %q: %w", r.ID, r.Job, ErrConflict)
+	}
+	return nil
 }
 
 func (w *waits) forget(id string, ended chan RunRow) {
@@ -120,7 +142,7 @@ func (w *waits) look(ctx context.Context, ids []string) error {
 		n := min(len(ids), 1000)
 		rows, err := w.s.store.Runs(ctx, RunQuery{IDs: ids[:n], Limit: n})
 		if err != nil {
-			return errors.Join(errors.New("durable: wait"), err)
+			return fmt.Errorf("durable: wait: %w", err)
 		}
 		for _, r := range rows {
 			if r.State != RunRunning {

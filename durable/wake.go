@@ -24,3 +24,48 @@ const (
 	NoteCancel    Note = "cancel"    // a run is to be cancelled
 	NoteJobs      Note = "jobs"      // a job that runs on every node has changed
 )
+
+// waker gives what carries notes between nodes, nil if nothing does.
+func (s *Scheduler) waker() Waker {
+	if s.config.Waker != nil {
+		return s.config.Waker
+	}
+	w, _ := s.store.(Waker)
+	return w
+}
+
+// Wake has this node look for due triggers and cancelled runs now, and tells the
+// others: for after the commit of a transaction of Within.
+func (s *Scheduler) Wake() {
+	s.changed(true)
+	s.loops.beat.wake()
+	s.notify(NoteCancel)
+}
+
+// changed tells all nodes that triggers have changed.
+func (s *Scheduler) changed(everyNode bool) {
+	s.loops.claim.wake()
+	if everyNode {
+		s.loops.local.wake()
+		s.notify(NoteJobs)
+		return
+	}
+	s.notify(NoteDue)
+}
+
+// hear is called with the notes of other nodes, and of this one.
+func (s *Scheduler) hear(n Note) {
+	if !s.running() {
+		return
+	}
+	switch n {
+	case NoteDue, NoteBroadcast:
+		s.claimer.forgive()
+		s.loops.claim.wake()
+	case NoteCancel:
+		s.loops.beat.wake()
+	case NoteJobs:
+		s.loops.local.wake()
+		s.loops.claim.wake()
+	}
+}

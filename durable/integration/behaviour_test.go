@@ -17,7 +17,10 @@ import (
 	"github.com/taskmanager-go/taskmanager/durable/sqlstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	atOnce() // the fault tests
+	goleak.VerifyTestMain(m)
+}
 
 // The clock is the server's: nothing here is injected.
 func TestRealClock(t *testing.T) {

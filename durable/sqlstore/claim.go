@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,11 +37,16 @@ func (s *Store) Claim(ctx context.Context, r durable.ClaimRequest) (durable.Clai
 	if err != nil || r.Limit <= 0 || res.Next.IsZero() || res.Next.After(res.Now) {
 		return res, err
 	}
-	seen := res
+	seen, known := res, false
 	err = s.write(ctx, func(t *txn) error {
 		res = seen
 		t.now = seen.Now // it goes by the time at which it looked
-		return t.claim(&r, due, &res)
+		err := t.claim(&r, due, &res, known)
+		if isDuplicate(err) && !known {
+			known = true
+			err = errors.Join(errChanged, err)
+		}
+		return err
 	})
 	if err != nil {
 		return durable.ClaimResult{}, err
@@ -97,20 +103,25 @@ func (s *Store) eligible(r *durable.ClaimRequest) (string, []any) {
 // A claiming is a claim in its transaction.
 type claiming struct {
 	*txn
-	node  string
-	res   *durable.ClaimResult
-	jobs  map[string]durable.JobRow
-	busy  map[string]bool // exclusive jobs with an active run
-	left  map[string]bool // jobs whose gate somebody else has
-	gated map[string]bool
+	node string
+	res  *durable.ClaimResult
+	jobs map[string]durable.JobRow
+	busy map[string]bool // exclusive jobs with an active run
+	left map[string]bool // of jobs with a gate to lock: whether somebody else has it
 
 	was, is, gone []durable.TriggerRow
 	runs, skipped []durable.RunRow
 	rows          []durable.JobRow // of runs
 }
 
-func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult) error {
+// claim is a claim in its transaction. known tells that some trigger has an active run's
+// ID: it was added again by somebody who could not see the run yet, and would be in
+// everybody's way for ever.
+func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult, known bool) error {
 	found, err := t.candidates(r, due)
+	if err == nil && known {
+		found, err = t.dropKnown(found)
+	}
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -145,6 +156,24 @@ func (t *txn) candidates(r *durable.ClaimRequest, due due) ([]durable.TriggerRow
 	return found, nil
 }
 
+// dropKnown deletes one-shot triggers that have an active run's ID.
+func (t *txn) dropKnown(found []durable.TriggerRow) ([]durable.TriggerRow, error) {
+	var ids []string
+	for i := range found {
+		if found[i].OneShot() {
+			ids = append(ids, found[i].ID)
+		}
+	}
+	where, args := t.dialect.among("id", ids)
+	known, err := t.texts("SELECT id FROM {run} WHERE "+where, args...)
+	if err != nil || len(known) == 0 {
+		return found, err
+	}
+	where, args = t.dialect.among("id", known)
+	_, err = t.exec("DELETE FROM {trigger} WHERE "+where, args...)
+	return slices.DeleteFunc(found, func(r durable.TriggerRow) bool { return slices.Contains(known, r.ID) }), err
+}
+
 // lockJobs loads the triggers' jobs, and locks the gates of those for which it
 // matters what others do meanwhile: runs of exclusive jobs, and a Release that would
 // not see what this claim parks.
@@ -153,7 +182,7 @@ func (c *claiming) lockJobs(found []durable.TriggerRow) error {
 	for i := range found {
 		names[found[i].Job] = true
 	}
-	c.jobs, c.gated = map[string]durable.JobRow{}, map[string]bool{}
+	c.jobs = map[string]durable.JobRow{}
 	if err := c.loadJobs(slices.Sorted(maps.Keys(names))); err != nil {
 		return err
 	}
@@ -201,7 +230,7 @@ func (c *claiming) loadJobs(names []string) error {
 // makes.
 func (t *txn) gates(names []string, lock string) ([]string, error) {
 	where, args := t.dialect.among("job", names)
-	locked, err := t.texts("SELECT job FROM {gate}{primary} WHERE "+where+" ORDER BY job"+lock, args...)
+	locked, err := t.texts("SELECT job FROM {gate}{primary} WHERE "+where+t.bounds()+" ORDER BY job"+lock, args...)
 	if err != nil || len(locked) == len(names) {
 		return locked, err
 	}
@@ -298,6 +327,9 @@ func (c *claiming) carryOut() error {
 	if err := c.takeFences(); err != nil {
 		return err
 	}
+	if err := c.stillConcurrent(); err != nil {
+		return err
+	}
 	err := insert(c.txn, runs, c.runs, false)
 	if isDuplicate(err) {
 		return fmt.Errorf("sqlstore: %w: %w", durable.ErrExists, err)
@@ -350,10 +382,32 @@ func (c *claiming) takeFences() error {
 	return nil
 }
 
+// stillConcurrent makes sure of the jobs without a gate to lock. An edit that has them
+// no longer allow concurrency takes the fence last: either it is seen here, or it waits
+// for this claim, and whoever sees the edit sees the runs.
+func (c *claiming) stillConcurrent() error {
+	names := map[string]bool{}
+	for i := range c.runs {
+		job := c.runs[i].Job
+		if _, gated := c.left[job]; !gated && c.jobs[job].Name != "" {
+			names[job] = true
+		}
+	}
+	if len(names) == 0 || c.dialect.lock == "" {
+		return nil
+	}
+	where, args := c.dialect.among("name", slices.Sorted(maps.Keys(names)))
+	still, err := c.texts("SELECT name FROM {job} WHERE allow_concurrent = 1 AND "+where, args...)
+	if err == nil && len(still) != len(names) {
+		err = errChanged
+	}
+	return err
+}
+
 // addFences raises fences and reads what they became.
-func (c *claiming) addFences(values [][]any, last map[string]int64) error {
-	source, args := c.dialect.source([]column{{"job", short}, {"fence", number}}, values)
-	raise := "INSERT INTO {fence} AS t (job, fence) " + source + c.dialect.addFence
+func (t *txn) addFences(values [][]any, last map[string]int64) error {
+	source, args := t.dialect.source([]column{{"job", short}, {"fence", number}}, values)
+	raise := "INSERT INTO {fence} AS t (job, fence) " + source + t.dialect.addFence
 	read := func(rows *sql.Rows) error {
 		var job string
 		var fence int64
@@ -361,18 +415,18 @@ func (c *claiming) addFences(values [][]any, last map[string]int64) error {
 		last[job] = fence
 		return err
 	}
-	if c.dialect.returning {
-		return each(c.ctx, c.Store, c.q, raise, args, read)
+	if t.dialect.returning {
+		return each(t.ctx, t.Store, t.q, raise, args, read)
 	}
-	if _, err := c.exec(strings.Replace(raise, " AS t", "", 1), args...); err != nil {
+	if _, err := t.exec(strings.Replace(raise, " AS t", "", 1), args...); err != nil {
 		return err
 	}
 	var names []string
 	for _, v := range values {
 		names = append(names, v[0].(string))
 	}
-	where, args := c.dialect.among("job", names)
-	return each(c.ctx, c.Store, c.q, "SELECT job, fence FROM {fence} WHERE "+where, args, read)
+	where, args := t.dialect.among("job", names)
+	return each(t.ctx, t.Store, t.q, "SELECT job, fence FROM {fence} WHERE "+where, args, read)
 }
 
 // The own functions make rows independent of the caller's, and what they will be

@@ -27,6 +27,7 @@ type Dialect struct {
 	lock, skip string // after a SELECT: waits for the rows, passes over locked ones
 	primary    string // after a table's name: go by the primary key and nothing else
 	due        string // after the trigger table's name: go by its index for due rows
+	ofJob      string // likewise: by that of a job's rows
 
 	// literal writes s into a statement, without "?", "{" and the like.
 	literal func(s string) string

@@ -40,6 +40,14 @@ type joined struct {
 	tx    *sql.Tx
 }
 
+// Runs reads runs inside the transaction: there may be no other connection.
+func (j joined) Runs(ctx context.Context, q durable.RunQuery) ([]durable.RunRow, error) {
+	if err := j.store.check(ctx, j.tx); err != nil {
+		return nil, err
+	}
+	return j.store.runs(ctx, j.tx, &q)
+}
+
 // Edit implements durable.Editor.
 func (j joined) Edit(ctx context.Context, job string, scope durable.Scope, change func(*durable.Edit) error) error {
 	if err := j.store.check(ctx, j.tx); err != nil {
@@ -76,7 +84,7 @@ func (t *txn) edit(job string, scope durable.Scope, change func(*durable.Edit) e
 		row.Data = bytes.Clone(row.Data)
 		was.Job = &row
 	}
-	was.Triggers = slices.Clone(e.Triggers)
+	was.Triggers, was.Running = slices.Clone(e.Triggers), slices.Clone(e.Running)
 	for i, row := range was.Triggers {
 		was.Triggers[i] = ownTrigger(row)
 	}
@@ -91,7 +99,14 @@ func (t *txn) edit(job string, scope durable.Scope, change func(*durable.Edit) e
 			return err
 		}
 	}
-	return t.add(job, scope, e)
+	if err := t.add(job, scope, &was, e); err != nil {
+		return err
+	}
+	if t.dialect.lock == "" || was.Job == nil || !was.Job.AllowConcurrent || e.Job != nil && e.Job.AllowConcurrent {
+		return nil
+	}
+	// Waits for claims that go by what was: see stillConcurrent.
+	return t.addFences([][]any{{job, int64(0)}}, map[string]int64{})
 }
 
 // load reads what the scope shows. The rows are locked even behind the gate, since
@@ -259,8 +274,10 @@ func (t *txn) saveJob(was, e *durable.Edit) error {
 }
 
 // add makes the rest true, which both scopes have but for Release.
-func (t *txn) add(job string, scope durable.Scope, e *durable.Edit) error {
-	add := slices.Clone(e.Add)
+func (t *txn) add(job string, scope durable.Scope, was, e *durable.Edit) error {
+	add := slices.DeleteFunc(slices.Clone(e.Add), func(r durable.TriggerRow) bool {
+		return slices.ContainsFunc(was.Running, func(active durable.RunRow) bool { return active.ID == r.ID })
+	})
 	for i := range add {
 		add[i].Version = 1
 	}

@@ -21,6 +21,13 @@ func stateOf(err error) string {
 // numberOf is the number of a MySQL driver's error, 0 without one.
 func numberOf(err error) uint64 {
 	for ; err != nil; err = errors.Unwrap(err) {
+		if several, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, err := range several.Unwrap() {
+				if n := numberOf(err); n != 0 {
+					return n
+				}
+			}
+		}
 		v := reflect.ValueOf(err)
 		if v.Kind() == reflect.Pointer && !v.IsNil() {
 			v = v.Elem()

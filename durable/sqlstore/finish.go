@@ -177,8 +177,8 @@ func (t *txn) moveRuns(rows [][]any, taken func(ownership)) error {
 	batch, args := t.dialect.batch(outcome, rows)
 	into := "INSERT INTO {history} (" + history.list() + ") "
 	if t.dialect.moves {
-		return each(t.ctx, t.Store, t.q, "WITH gone AS ("+t.dialect.remove("{run}", batch, on+"{timeouts}")+" RETURNING "+moved+") "+
-			into+"SELECT "+history.list()+" FROM gone ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING id, node", args, note)
+		return each(t.ctx, t.Store, t.q, "WITH gone AS ("+t.dialect.remove("{run}", batch, on+"{timeouts}")+" RETURNING "+moved+"), "+
+			"kept AS ("+into+"SELECT "+history.list()+" FROM gone"+t.dialect.ignore("id")+") SELECT id, node FROM gone", args, note)
 	}
 	source := " FROM " + batch + t.dialect.then + "{run} AS t{primary} ON " + on
 	if err := each(t.ctx, t.Store, t.q, "SELECT t.id, t.node"+source+"{lock}", args, note); err != nil || len(ids) == 0 {
@@ -194,7 +194,7 @@ func (t *txn) moveRuns(rows [][]any, taken func(ownership)) error {
 
 // keepRun changes a run that stays. They are few: one at a time.
 func (t *txn) keepRun(end *durable.RunRow) (bool, error) {
-	rows, err := find(t.ctx, t.Store, t.q, runs, " WHERE id = ? AND node = ?{lock}", end.ID, end.Node)
+	rows, err := find(t.ctx, t.Store, t.q, runs, " WHERE id = ? AND node = ?"+t.bounds()+"{lock}", end.ID, end.Node)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}

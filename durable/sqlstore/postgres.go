@@ -47,7 +47,7 @@ func PostgreSQL() Dialect {
 }
 
 func postgresLiteral(s string) string {
-	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, `?`, `\x3F`, `{`, `\x7B`).Replace(s) + "'"
+	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`, `?`, `\x3F`, `{`, `\x7B`).Replace(s) + "'"
 }
 
 // postgresBatch gives a batch as one array for each column: the statement is the

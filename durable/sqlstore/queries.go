@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,20 +76,21 @@ func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]du
 		states[i].Job = row
 		names[i], place[row.Name] = row.Name, &states[i]
 	}
-	which, args := s.dialect.among("job", names)
-	// One-shot triggers are numbered within their job.
-	own, err := find(ctx, s, db, triggers, ` JOIN (SELECT id AS ranked, row_number() OVER (PARTITION BY job, CASE kind WHEN 0 THEN 0 ELSE 1 END ORDER BY name, id) AS place FROM {trigger} WHERE `+which+
-		`) AS r ON r.ranked = t.id WHERE t.kind = 0 OR r.place <= `+strconv.Itoa(mostOneShots)+
-		` ORDER BY t.job, CASE t.kind WHEN 0 THEN 0 ELSE 1 END, t.name, t.id`, args...)
+	own, err := s.triggersOf(ctx, db, names)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range own {
-		place[t.Job].Triggers = append(place[t.Job].Triggers, t)
+		state := place[t.Job]
+		if n := len(state.Triggers); n >= mostOneShots && state.Triggers[n-mostOneShots].OneShot() {
+			continue
+		}
+		state.Triggers = append(state.Triggers, t)
 	}
 	if q.WithoutRuns {
 		return states, nil
 	}
+	which, args := s.dialect.among("job", names)
 	running, err := find(ctx, s, db, runs, ` WHERE `+which+` ORDER BY id`, args...)
 	for _, r := range running {
 		place[r.Job].Running = append(place[r.Job].Running, r)
@@ -95,33 +98,77 @@ func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]du
 	return states, err
 }
 
+// triggersOf reads the triggers of jobs, of each job in the order of JobState; of one-shot
+// ones perhaps more than wanted, but not all of a million.
+func (s *Store) triggersOf(ctx context.Context, db querier, names []string) ([]durable.TriggerRow, error) {
+	which, args := s.dialect.among("j.name", names)
+	many := map[string]bool{}
+	err := each(ctx, s, db, `SELECT j.name FROM {job} AS j WHERE `+which+
+		` AND (SELECT x.kind FROM {trigger} AS x{ofjob} WHERE x.job = j.name AND x.kind > 0 ORDER BY x.kind, x.name LIMIT 1 OFFSET `+strconv.Itoa(mostOneShots)+`) IS NOT NULL`,
+		args, func(rows *sql.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			many[name] = true
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	few := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return many[name] })
+	which, args = s.dialect.among("job", few)
+	own, err := find(ctx, s, db, triggers, `{ofjob} WHERE `+which, args...)
+	for _, name := range slices.Sorted(maps.Keys(many)) {
+		for kind := durable.KindSchedule; kind <= durable.KindBroadcast && err == nil; kind++ {
+			limit := ""
+			if kind != durable.KindSchedule {
+				limit = " LIMIT " + strconv.Itoa(mostOneShots)
+			}
+			var some []durable.TriggerRow
+			some, err = find(ctx, s, db, triggers, `{ofjob} WHERE job = ? AND kind = `+number_(kind)+` ORDER BY name`+limit, name)
+			own = append(own, some...)
+		}
+	}
+	slices.SortFunc(own, func(a, b durable.TriggerRow) int {
+		if a.OneShot() != b.OneShot() {
+			return cmp.Compare(min(a.Kind, 1), min(b.Kind, 1))
+		}
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return own, err
+}
+
 // Runs implements durable.Store.
 func (s *Store) Runs(ctx context.Context, q durable.RunQuery) (rows []durable.RunRow, err error) {
-	limit := min(cmp.Or(max(q.Limit, 0), defaultRuns), mostRuns)
-	w := s.runsWhere(&q)
-	text := w.String() + " ORDER BY started_at DESC, id DESC LIMIT " + strconv.Itoa(limit)
-	err = s.read(ctx, func(db querier) error {
-		// Active ones first: one that ends in between is then in both.
-		active, err := find(ctx, s, db, runs, text, w.args...)
-		if err != nil {
-			return err
-		}
-		rows, err = find(ctx, s, db, history, text, w.args...)
-		if err != nil {
-			return err
-		}
-		ended := make(map[string]bool, len(rows))
-		for i := range rows {
-			ended[rows[i].ID] = true
-		}
-		active = slices.DeleteFunc(active, func(r durable.RunRow) bool { return ended[r.ID] })
-		rows = append(rows, active...)
-		return nil
+	err = s.read(ctx, func(db querier) (err error) {
+		rows, err = s.runs(ctx, db, &q)
+		return err
 	})
+	return rows, err
+}
+
+func (s *Store) runs(ctx context.Context, db querier, q *durable.RunQuery) ([]durable.RunRow, error) {
+	limit := min(cmp.Or(max(q.Limit, 0), defaultRuns), mostRuns)
+	w := s.runsWhere(q)
+	text := w.String() + " ORDER BY started_at DESC, id DESC LIMIT " + strconv.Itoa(limit)
+	// Active ones first: one that ends in between is then in both.
+	active, err := find(ctx, s, db, runs, text, w.args...)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := find(ctx, s, db, history, text, w.args...)
+	if err != nil {
+		return nil, err
+	}
+	ended := make(map[string]bool, len(rows))
+	for i := range rows {
+		ended[rows[i].ID] = true
+	}
+	active = slices.DeleteFunc(active, func(r durable.RunRow) bool { return ended[r.ID] })
+	rows = append(rows, active...)
 	slices.SortFunc(rows, func(a, b durable.RunRow) int {
 		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.ID, a.ID))
 	})
-	return rows[:min(limit, len(rows))], err
+	return rows[:min(limit, len(rows))], nil
 }
 
 func (s *Store) runsWhere(q *durable.RunQuery) *where {

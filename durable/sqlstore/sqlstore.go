@@ -18,7 +18,8 @@
 //	        fences, in order of name: the last thing before the commit
 //	finish  gates of exclusive runs and of triggers that wait, in order of name
 //	        run rows, trigger rows
-//	edit    the job's gate, then its rows
+//	edit    the job's gate, then its rows; the job's fence, if it no longer allows
+//	        concurrency
 //
 // A claim waits for fences only, and who has these waits for nothing. Fences are not
 // in the gate's row, since claims of jobs that allow concurrency would have to wait
@@ -50,7 +51,8 @@ type Store struct {
 	config
 	names *strings.Replacer // of tables and the like in statements
 
-	checked atomic.Bool // the schema was found to be the right one
+	checked atomic.Bool   // the schema was found to be the right one
+	writer  chan struct{} // whoever writes, where there is one writer at a time
 }
 
 type config struct {
@@ -94,7 +96,7 @@ func Open(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 }
 
 func newStore(dialect Dialect, opts []Option) (*Store, error) {
-	s := &Store{dialect: dialect, config: config{prefix: "taskmanager_"}}
+	s := &Store{dialect: dialect, config: config{prefix: "taskmanager_"}, writer: make(chan struct{}, 1)}
 	for _, o := range opts {
 		o.apply(&s.config)
 	}
@@ -128,6 +130,7 @@ func newStore(dialect Dialect, opts []Option) (*Store, error) {
 		"{lock}", dialect.lock,
 		"{skip}", dialect.skip,
 		"{primary}", dialect.primary,
+		"{ofjob}", strings.ReplaceAll(dialect.ofJob, "{prefix}", s.prefix),
 		"{due}", strings.ReplaceAll(dialect.due, "{prefix}", s.prefix))...)
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -21,6 +22,16 @@ type txn struct {
 	q   querier
 	ctx context.Context
 	now time.Time // the store's, at the beginning
+	own bool      // the store's: it may set what is for the transaction only
+}
+
+// bounds is a condition that is true, and bounds what others wait for the transaction.
+// Its first statement has it.
+func (t *txn) bounds() string {
+	if t.own {
+		return "{timeouts}"
+	}
+	return ""
 }
 
 // The bounds of trying again. They are far away: a deadlock's victim is another one
@@ -75,7 +86,7 @@ func (s *Store) write(ctx context.Context, f func(*txn) error) error {
 			return err
 		}
 		defer tx.Rollback() // also if f panics
-		if err := f(&txn{Store: s, q: tx, ctx: ctx}); err != nil {
+		if err := f(&txn{Store: s, q: tx, ctx: ctx, own: true}); err != nil {
 			return err
 		}
 		return tx.Commit()
@@ -84,12 +95,23 @@ func (s *Store) write(ctx context.Context, f func(*txn) error) error {
 
 // immediately is write with BEGIN IMMEDIATE, which database/sql cannot say.
 func (s *Store) immediately(ctx context.Context, f func(*txn) error) (err error) {
+	// SQLite has those who find the file locked look again from time to time: somebody
+	// always comes too late. Here, at least, they take turns.
+	select {
+	case s.writer <- struct{}{}:
+		defer func() { <-s.writer }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		if ctx.Err() != nil { // it may have begun all the same
+			abandon(ctx, conn)
+		}
 		return err
 	}
 	done := false
@@ -98,7 +120,7 @@ func (s *Store) immediately(ctx context.Context, f func(*txn) error) (err error)
 			abandon(ctx, conn)
 		}
 	}()
-	if err := f(&txn{Store: s, q: conn, ctx: ctx}); err != nil {
+	if err := f(&txn{Store: s, q: conn, ctx: ctx, own: true}); err != nil {
 		return err
 	}
 	if _, err := conn.ExecContext(ctx, "COMMIT"); err != nil {
@@ -142,7 +164,7 @@ func (s *Store) one(ctx context.Context, q querier, fields []any, text string, a
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		return errors.Join(rows.Err(), sql.ErrNoRows)
+		return cmp.Or(rows.Err(), sql.ErrNoRows)
 	}
 	if err := rows.Scan(fields...); err != nil {
 		return err

@@ -23,7 +23,7 @@ type promise struct {
 }
 
 // Run holds the store against all that the interface promises.
-func Run(t *testing.T, open func(t *testing.T, now func() time.Time) durable.Store) {
+func Run(t *testing.T, open Open) {
 	for _, topic := range []struct {
 		name     string
 		promises []promise

@@ -60,7 +60,6 @@ func (w *world) in(d time.Duration) time.Time { return w.now().Add(d) }
 type change[T any] func(*T)
 
 func concurrent(j *durable.JobRow)  { j.AllowConcurrent = true }
-func paused(j *durable.JobRow)      { j.Paused = true }
 func onEveryNode(j *durable.JobRow) { j.RunOnEveryNode = true }
 
 func handler(name string) change[durable.JobRow] {
