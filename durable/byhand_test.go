@@ -181,3 +181,30 @@ func TestACallByHandWaitsBehindNoPolicyAndSurvivesARestart(t *testing.T) {
 		t.Errorf("runs %+v, want %s for %v", runs, id, at)
 	}
 }
+
+func TestWhatWaitsToRunOnceCanBeTakenBack(t *testing.T) {
+	cl, ctx := newCluster(t), context.Background()
+	var y tally
+	n := cl.node("n", durable.Config{}).
+		handle("h", func(context.Context, durable.Run) error { return errors.New("no") }).
+		handle("quick", y.quick).
+		add(durable.Job{Name: "j", Handler: "h", Retry: durable.Retry{MaxRetries: 3, Delay: time.Hour}}).
+		add(durable.Job{Name: "other", Handler: "quick"}).start()
+	if _, err := n.Trigger(ctx, "j", nil); err != nil {
+		t.Fatal(err)
+	}
+	cl.clk.Advance(time.Second)
+	if st, err := n.Status(ctx, "j"); err != nil || len(st.Pending) != 1 {
+		t.Fatalf("Status = %+v, %v, want the retry pending", st.Pending, err)
+	}
+	if err := n.DropPending(ctx, "j"); err != nil {
+		t.Fatal(err)
+	}
+	cl.clk.Advance(2 * time.Hour)
+	if got := len(cl.runs(durable.RunQuery{Job: "j"})); got != 1 {
+		t.Errorf("%d runs, want 1: the retry was taken back", got)
+	}
+	if err := n.DropPending(ctx, "nobody"); !errors.Is(err, durable.ErrNotFound) {
+		t.Errorf("DropPending(nobody) = %v, want ErrNotFound", err)
+	}
+}

@@ -185,6 +185,18 @@ func (c control) object(v any) ([]byte, error) {
 	return data, bad.err()
 }
 
+// DropPending takes back what waits to be run once: calls by hand, retries, snoozed runs
+// and recoveries of the job that have not been claimed yet.
+func (c control) DropPending(ctx context.Context, job string) error {
+	return c.edit(ctx, job, "drop pending of", EditJob, func(e *Edit) error {
+		if e.Job == nil {
+			return ErrNotFound
+		}
+		e.DropAdded = []Kind{KindManual, KindRetry, KindRecovery, KindBroadcast}
+		return nil
+	})
+}
+
 // Cancel ends the context of a run, wherever it runs, with ErrCancelled as the cause:
 // at once on this node, and by the next heartbeat (or sooner, with a Waker) on
 // others. what is a run's ID, or a job's name for all of its runs. It returns how

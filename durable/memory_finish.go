@@ -75,6 +75,9 @@ func (m *Memory) end(now time.Time, e *End) {
 	if e.Follow != nil {
 		row := *e.Follow
 		row.DueAt = now.Add(e.FollowIn)
+		if job := m.name(row.Job); job.exists {
+			row.Handler = job.row.Handler
+		}
 		m.addTrigger(row)
 	}
 	if e.Local {

@@ -148,7 +148,8 @@ type End struct {
 	Keep bool
 	// Local is for a run that was never claimed: its row is only added.
 	Local bool
-	// Follow, if not nil, is a trigger to be added, due FollowIn from now.
+	// Follow, if not nil, is a trigger to be added, due FollowIn from now. Its Handler
+	// is the job's as it is now, if there still is one.
 	Follow   *TriggerRow
 	FollowIn time.Duration
 }

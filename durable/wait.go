@@ -14,6 +14,9 @@ type waits struct {
 
 	mu   sync.Mutex // a leaf lock
 	runs map[string][]chan RunRow
+	// polled is when the store was last asked: not at each of the claims that follow
+	// each other while there is much to do.
+	polled int64
 }
 
 // TriggerAndWait is Trigger, and waits until the first attempt has ended, on whatever
@@ -122,7 +125,13 @@ func (w *waits) done(r RunRow) {
 // poll looks in the store for runs that are waited for and not here. It costs nothing
 // while nobody waits.
 func (w *waits) poll(ctx context.Context) error {
+	_, now := w.s.host.Now()
 	w.mu.Lock()
+	if len(w.runs) == 0 || now-w.polled < int64(w.s.config.PollInterval/2) {
+		w.mu.Unlock()
+		return nil
+	}
+	w.polled = now
 	ids := make([]string, 0, len(w.runs))
 	for id := range w.runs {
 		if !w.s.flights.has(id) {

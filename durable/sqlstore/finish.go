@@ -78,7 +78,35 @@ func (t *txn) finish(r *durable.FinishRequest) ([]bool, error) {
 	if err := t.resume(slices.Sorted(maps.Keys(held)), r.Resume); err != nil {
 		return nil, err
 	}
-	return own, insert(t, triggers, follow, true)
+	return own, t.addFollowers(follow)
+}
+
+// addFollowers adds what follows the ends, for the handlers that the jobs have now.
+func (t *txn) addFollowers(follow []durable.TriggerRow) error {
+	if len(follow) == 0 {
+		return nil
+	}
+	names := map[string]bool{}
+	for i := range follow {
+		names[follow[i].Job] = true
+	}
+	where, args := t.dialect.among("name", slices.Sorted(maps.Keys(names)))
+	handlers := map[string]string{}
+	err := each(t.ctx, t.Store, t.q, "SELECT name, handler FROM {job} WHERE "+where, args, func(rows *sql.Rows) error {
+		var name, handler string
+		err := rows.Scan(&name, &handler)
+		handlers[name] = handler
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range follow {
+		if h, ok := handlers[follow[i].Job]; ok {
+			follow[i].Handler = h
+		}
+	}
+	return insert(t, triggers, follow, true)
 }
 
 // needsTime tells whether the end makes rows here of which an instant is part.

@@ -66,6 +66,14 @@ var ends = []promise{
 		w.advance(90 * time.Second)
 		w.want("the run of the follower", w.runsOf(w.claim("n", 1))[0].ID, follow.ID)
 	}},
+	{"a follower is for the handler that its job has at the end", func(w *world) {
+		end := ended(w.busyJob())
+		w.edit("a", func(e *durable.Edit) { e.Job.Handler = "other" })
+		follow := w.oneShot("a", w.now(), kind(durable.KindRetry))
+		end.Follow = &follow
+		w.finish(end)
+		w.want("the follower's handler", w.row("a", follow.Name).Handler, "other")
+	}},
 	{"a follower outlives its job's removal until it is claimed", func(w *world) {
 		end := ended(w.busyJob())
 		w.edit("a", func(e *durable.Edit) { e.Job = nil })
