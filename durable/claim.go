@@ -209,7 +209,7 @@ func (c *claimer) sleep(res ClaimResult, ask, unreadable int, took time.Duration
 	return false
 }
 
-// gather is how long a claim that found more than it had slots for waits for half of
+// gather is how long a claim that found more than it had slots for waits for most of
 // them to be free again: claims for a slot or two cost as much as for a hundred.
 const gather = 2 * time.Millisecond
 
@@ -221,7 +221,7 @@ func (c *claimer) slotsFreed() {
 	free, handlers := c.s.flights.free()
 	switch {
 	case free == 0:
-	case handlers == 0, 2*free >= c.s.config.MaxConcurrentRuns:
+	case handlers == 0, 8*free >= 7*c.s.config.MaxConcurrentRuns:
 		c.feed()
 	case c.waits.CompareAndSwap(false, true):
 		name := fmt.Sprintf("durable/%s/gather#%d", c.s.instance, c.gathers.Add(1))

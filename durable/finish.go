@@ -3,9 +3,12 @@ package durable
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // batch bounds how many ends are recorded in one transaction, and batchBytes about
@@ -20,9 +23,13 @@ const (
 type finisher struct {
 	s *Scheduler
 
-	turn  turn       // held for a batch: they are one after the other
+	turn     turn          // held for a batch: they are one after the other
+	gathered atomic.Uint64 // waits for others, for their names
+
 	mu    sync.Mutex // a leaf lock; guards the fields below
 	queue []*landing
+	// gathers tells that ends wait for others: see gatherEnds.
+	gathers bool
 	// doubt has the IDs whose answer got lost: refused may mean recorded.
 	doubt map[string]bool
 }
@@ -36,8 +43,35 @@ type landing struct {
 func (f *finisher) add(fl *flight, end End) {
 	f.mu.Lock()
 	f.queue = append(f.queue, &landing{fl, end})
+	full := len(f.queue) >= batch
+	wait := !full && fl != nil && end.Run.State == RunSucceeded && !end.Run.Exclusive && !end.Run.Holds
+	first := wait && !f.gathers
+	f.gathers = f.gathers || wait
 	f.mu.Unlock()
-	f.s.loops.finish.wake()
+	switch {
+	case !wait:
+		f.s.loops.finish.wake()
+	case first:
+		name := fmt.Sprintf("durable/%s/ends#%d", f.s.instance, f.gathered.Add(1))
+		if _, err := f.s.after(name, gatherEnds, f.gatherOver); err != nil {
+			f.gatherOver()
+		}
+	}
+}
+
+// gatherEnds is how long a success that nothing waits for waits for others of the same
+// batch, while handlers run whose ends they may be. When the last one has returned
+// nobody waits any more.
+const gatherEnds = time.Millisecond
+
+func (f *finisher) gatherOver() {
+	f.mu.Lock()
+	f.gathers = false
+	some := len(f.queue) > 0
+	f.mu.Unlock()
+	if some {
+		f.s.loops.finish.wake()
+	}
 }
 
 func (f *finisher) pending() int {

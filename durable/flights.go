@@ -260,14 +260,18 @@ func (f *flights) returned(fl *flight, err error, closed bool) {
 }
 
 func (f *flights) handlerGone() {
-	defer f.s.claimer.slotsFreed()
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.handlers--
-	if f.handlers == 0 && f.empty != nil {
+	last := f.handlers == 0
+	if last && f.empty != nil {
 		close(f.empty)
 		f.empty = nil
 	}
+	f.mu.Unlock()
+	if last { // nobody is left to wait for
+		f.s.finisher.gatherOver()
+	}
+	f.s.claimer.slotsFreed()
 }
 
 // concludeGuarded is conclude for errors whose methods panic.

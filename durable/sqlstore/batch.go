@@ -77,24 +77,20 @@ func update[T any](t *txn, of table[T], before, after []T, versioned bool) error
 	}
 	was, is := valuesOf(of, before), valuesOf(of, after)
 	columns, places := []column{of.columns[0]}, []int{0}
-	var set []column
 	for c := 1; c < len(of.columns); c++ {
 		for r := range is {
 			if !same(was[r][c], is[r][c]) {
 				columns, places = append(columns, of.columns[c]), append(places, c)
-				set = append(set, of.columns[c])
 				break
 			}
 		}
 	}
-	if set == nil {
+	if len(columns) == 1 {
 		return nil
 	}
-	on := "t." + of.columns[0].name + " = v." + of.columns[0].name
 	version := of.index("version")
 	if versioned {
 		columns = append(columns, column{"was", number})
-		on += " AND t.version = v.was"
 	}
 	values := make([][]any, len(is))
 	for r := range is {
@@ -106,8 +102,8 @@ func update[T any](t *txn, of table[T], before, after []T, versioned bool) error
 		}
 	}
 	return chunks(values, func(values [][]any) error {
-		batch, args := t.dialect.batch(columns, values)
-		n, err := t.exec(t.dialect.update("{"+of.name+"}", set, batch, on), args...)
+		statement, args := t.dialect.update("{"+of.name+"}", columns, values, versioned)
+		n, err := t.exec(statement, args...)
 		if err == nil && versioned && n != int64(len(values)) {
 			err = errChanged
 		}

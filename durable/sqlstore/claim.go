@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,8 @@ func (s *Store) look(ctx context.Context, r *durable.ClaimRequest) (res durable.
 	var all []any
 	// CASE keeps PostgreSQL from looking for max(id) in the primary key, from its end.
 	broadcast := number_(durable.StateBroadcast)
-	q.WriteString("SELECT {now}, (SELECT lease_until FROM {node} WHERE id = " + s.dialect.literal(r.Node) + " AND dead = 0), " +
+	all = append(all, r.Node)
+	q.WriteString("SELECT {now}, (SELECT lease_until FROM {node} WHERE id = ? AND dead = 0), " +
 		"(SELECT max(CASE state WHEN " + broadcast + " THEN id END) FROM {trigger}{due} WHERE state = " + broadcast + ")")
 	for p := range priorities {
 		q.WriteString(", (SELECT due_at FROM {trigger}{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
@@ -144,17 +146,23 @@ func (t *txn) candidates(r *durable.ClaimRequest, due due) ([]durable.TriggerRow
 		if due[p].IsZero() || due[p].After(t.now) {
 			continue
 		}
-		args := append([]any{t.now.UnixMicro()}, args...)
+		args := append(append([]any{t.now.UnixMicro()}, args...), r.Node)
 		some, err := find(t.ctx, t.Store, t.q, triggers, "{due} WHERE state = "+number_(durable.StateWaiting)+" AND priority = "+strconv.Itoa(p)+
 			" AND due_at <= ? AND "+which+
-			" AND EXISTS (SELECT 1 FROM {node} WHERE id = "+t.dialect.literal(r.Node)+" AND dead = 0 AND lease_until > {now}){timeouts} ORDER BY due_at, id LIMIT "+strconv.Itoa(r.Limit-len(found))+"{skip}", args...)
+			" AND EXISTS (SELECT 1 FROM {node} WHERE id = ? AND dead = 0 AND lease_until > {now}){timeouts}"+
+			" ORDER BY due_at, id LIMIT "+strconv.Itoa(powerOfTwo(r.Limit-len(found)))+"{skip}", args...)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, some...)
+		found = append(found, some[:min(len(some), r.Limit-len(found))]...)
 	}
 	return found, nil
 }
+
+// powerOfTwo is the next one from n: statements of a few texts only stay prepared, and
+// with a parameter for the limit PostgreSQL would not know that it is small. What is
+// locked in excess is others' again with the commit.
+func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 // dropKnown deletes one-shot triggers that have an active run's ID.
 func (t *txn) dropKnown(found []durable.TriggerRow) ([]durable.TriggerRow, error) {
@@ -327,10 +335,7 @@ func (c *claiming) carryOut() error {
 	if err := c.takeFences(); err != nil {
 		return err
 	}
-	if err := c.stillConcurrent(); err != nil {
-		return err
-	}
-	err := insert(c.txn, runs, c.runs, false)
+	err := c.insertRuns()
 	if isDuplicate(err) {
 		return fmt.Errorf("sqlstore: %w: %w", durable.ErrExists, err)
 	}
@@ -382,10 +387,10 @@ func (c *claiming) takeFences() error {
 	return nil
 }
 
-// stillConcurrent makes sure of the jobs without a gate to lock. An edit that has them
-// no longer allow concurrency takes the fence last: either it is seen here, or it waits
-// for this claim, and whoever sees the edit sees the runs.
-func (c *claiming) stillConcurrent() error {
+// insertRuns adds the runs, on the condition that the jobs without a gate to lock still
+// allow concurrency. An edit that has them no longer do so takes the fence last: either
+// it is seen here, or it waits for this claim, and whoever sees the edit sees the runs.
+func (c *claiming) insertRuns() error {
 	names := map[string]bool{}
 	for i := range c.runs {
 		job := c.runs[i].Job
@@ -393,15 +398,20 @@ func (c *claiming) stillConcurrent() error {
 			names[job] = true
 		}
 	}
-	if len(names) == 0 || c.dialect.lock == "" {
-		return nil
+	condition, also := "", []any(nil)
+	if len(names) > 0 && c.dialect.lock != "" {
+		where, args := c.dialect.among("name", slices.Sorted(maps.Keys(names)))
+		condition = " AND (SELECT count(*) FROM {job} WHERE allow_concurrent = 1 AND " + where + ") = " + strconv.Itoa(len(names))
+		also = args
 	}
-	where, args := c.dialect.among("name", slices.Sorted(maps.Keys(names)))
-	still, err := c.texts("SELECT name FROM {job} WHERE allow_concurrent = 1 AND "+where, args...)
-	if err == nil && len(still) != len(names) {
-		err = errChanged
-	}
-	return err
+	return chunks(valuesOf(runs, c.runs), func(values [][]any) error {
+		source, args := c.dialect.source(runs.columns, values)
+		n, err := c.exec("INSERT INTO {run} ("+runs.list()+") "+source+condition, append(args, also...)...)
+		if err == nil && n != int64(len(values)) {
+			err = errChanged
+		}
+		return err
+	})
 }
 
 // addFences raises fences and reads what they became.

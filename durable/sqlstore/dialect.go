@@ -41,8 +41,9 @@ type Dialect struct {
 	// to come after whereTrue.
 	ignore    func(key string) string
 	whereTrue string
-	// update sets columns of table t from the batch v, matching on.
-	update func(table string, set []column, batch, on string) string
+	// update changes rows of a table. The first column of rows is the key; if versioned
+	// the last one is the version that the row must have; the others are set.
+	update func(table string, columns []column, rows [][]any, versioned bool) (string, []any)
 	// remove deletes rows of table t that match the batch v.
 	remove func(table, batch, on string) string
 	// addFence adds to fences, in the order of source.

@@ -105,7 +105,7 @@ func (t *txn) edit(job string, scope durable.Scope, change func(*durable.Edit) e
 	if t.dialect.lock == "" || was.Job == nil || !was.Job.AllowConcurrent || e.Job != nil && e.Job.AllowConcurrent {
 		return nil
 	}
-	// Waits for claims that go by what was: see stillConcurrent.
+	// Waits for claims that go by what was: see insertRuns.
 	return t.addFences([][]any{{job, int64(0)}}, map[string]int64{})
 }
 

@@ -17,10 +17,17 @@ func (s *Store) Finish(ctx context.Context, r durable.FinishRequest) (own []bool
 	if len(r.Ends) == 0 {
 		return []bool{}, ctx.Err()
 	}
-	err = s.write(ctx, func(t *txn) (err error) {
-		own, err = t.finish(&r)
-		return err
-	})
+	if s.dialect.moves && !slices.ContainsFunc(r.Ends, needsMore) && fits(r.Ends) {
+		err = s.read(ctx, func(db querier) (err error) { // a single statement is a transaction by itself
+			own, err = (&txn{Store: s, q: db, ctx: ctx}).takeRuns(r.Ends)
+			return err
+		})
+	} else {
+		err = s.write(ctx, func(t *txn) (err error) {
+			own, err = t.finish(&r)
+			return err
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +114,18 @@ func (t *txn) addFollowers(follow []durable.TriggerRow) error {
 		}
 	}
 	return insert(t, triggers, follow, true)
+}
+
+// needsMore tells whether the end takes more than to move the run to the history.
+func needsMore(e durable.End) bool { return needsTime(e) || e.Keep || e.Run.Exclusive }
+
+// fits tells whether the ends are surely one statement's.
+func fits(ends []durable.End) bool {
+	size := 0
+	for i := range ends {
+		size += len(ends[i].Run.Message) + len(ends[i].Run.Detail)
+	}
+	return len(ends) <= batchRows && size < batchBytes/4
 }
 
 // needsTime tells whether the end makes rows here of which an instant is part.

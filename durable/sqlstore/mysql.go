@@ -45,32 +45,12 @@ func MySQL() Dialect {
 			}
 			return "(" + strings.Join(parts, " OR ") + ")", nil
 		},
-		batch: mysqlBatch,
-		then:  " STRAIGHT_JOIN ",
-		source: func(columns []column, rows [][]any) (string, []any) {
-			from, args := mysqlBatch(columns, rows)
-			list := make([]string, len(columns))
-			for i, c := range columns {
-				list[i] = "v." + c.name
-				if c.kind == blob {
-					list[i] = "UNHEX(v." + c.name + ")"
-				}
-			}
-			return "SELECT " + strings.Join(list, ", ") + " FROM " + from, args
-		},
+		batch:  mysqlBatch,
+		then:   " STRAIGHT_JOIN ",
+		source: mysqlSource,
 		// Not INSERT IGNORE, which makes errors warnings.
 		ignore: func(key string) string { return " ON DUPLICATE KEY UPDATE " + key + " = VALUES(" + key + ")" },
-		update: func(table string, set []column, batch, on string) string {
-			list := make([]string, len(set))
-			for i, c := range set {
-				list[i] = "t." + c.name + " = v." + c.name
-				if c.kind == blob {
-					list[i] = "t." + c.name + " = UNHEX(v." + c.name + ")"
-				}
-			}
-			return "UPDATE " + batch + " STRAIGHT_JOIN " + table + " AS t FORCE INDEX (PRIMARY) ON " + on +
-				" SET " + strings.Join(list, ", ")
-		},
+		update: mysqlUpdate,
 		remove: func(table, batch, on string) string {
 			return "DELETE t FROM " + batch + " STRAIGHT_JOIN " + table + " AS t FORCE INDEX (PRIMARY) ON " + on
 		},
@@ -83,30 +63,28 @@ func MySQL() Dialect {
 // mysqlBatch gives a batch as JSON. The columns have types, so that the join goes by
 // the key; blobs are in hexadecimal digits.
 func mysqlBatch(columns []column, rows [][]any) (string, []any) {
+	return jsonTable(columns, rows) + " AS v", []any{jsonOf(rows)}
+}
+
+func jsonTable(columns []column, rows [][]any) string {
 	types := [...]string{
 		short: "VARCHAR(512) CHARACTER SET utf8mb4", long: "LONGTEXT CHARACTER SET utf8mb4",
 		number: "BIGINT", blob: "LONGTEXT CHARACTER SET utf8mb4",
 	}
-	places, constants := varying(columns, rows)
-	var single, list []string
-	args := make([]any, 0, len(constants)+1)
-	for _, c := range constants {
-		v := rows[0][c]
-		if b, ok := v.([]byte); ok {
-			v = hex.EncodeToString(b)
-		}
-		single = append(single, ", ? AS "+columns[c].name)
-		args = append(args, v)
+	list := make([]string, len(columns))
+	for i, c := range columns {
+		list[i] = c.name + " " + types[c.kind] + " PATH '$[" + strconv.Itoa(i) + "]'"
 	}
-	for i, c := range places {
-		list = append(list, columns[c].name+" "+types[columns[c].kind]+" PATH '$["+strconv.Itoa(i)+"]'")
-	}
+	return "JSON_TABLE(?, '$[*]' COLUMNS (" + strings.Join(list, ", ") + "))"
+}
+
+func jsonOf(rows [][]any) string {
 	plain := make([][]any, len(rows))
 	for i, r := range rows {
-		plain[i] = make([]any, len(places))
-		for j, c := range places {
-			plain[i][j] = r[c]
-			if b, ok := r[c].([]byte); ok {
+		plain[i] = make([]any, len(r))
+		for j, v := range r {
+			plain[i][j] = v
+			if b, ok := v.([]byte); ok {
 				plain[i][j] = hex.EncodeToString(b)
 			}
 		}
@@ -115,9 +93,64 @@ func mysqlBatch(columns []column, rows [][]any) (string, []any) {
 	if err != nil {
 		panic(err) // strings and numbers
 	}
-	from := "JSON_TABLE(?, '$[*]' COLUMNS (" + strings.Join(list, ", ") + "))"
-	if len(constants) == 0 {
-		return from + " AS v", append(args, string(text))
+	return string(text)
+}
+
+// mysqlSource has what is the same in all rows in the SELECT, not in the JSON.
+func mysqlSource(columns []column, rows [][]any) (string, []any) {
+	places, constants := varying(columns, rows)
+	list := make([]string, len(columns))
+	var args []any
+	for _, c := range constants {
+		list[c] = "?"
+		args = append(args, rows[0][c])
 	}
-	return "(SELECT a.*" + strings.Join(single, "") + " FROM " + from + " AS a) AS v", append(args, string(text))
+	some := make([]column, len(places))
+	values := make([][]any, len(rows))
+	for i, c := range places {
+		some[i] = columns[c]
+		if list[c] = "v." + columns[c].name; columns[c].kind == blob {
+			list[c] = "UNHEX(v." + columns[c].name + ")"
+		}
+	}
+	for r := range rows {
+		for _, c := range places {
+			values[r] = append(values[r], rows[r][c])
+		}
+	}
+	from, batch := mysqlBatch(some, values)
+	return "SELECT " + strings.Join(list, ", ") + " FROM " + from + " WHERE 1 = 1", append(args, batch...)
+}
+
+// mysqlUpdate is an UPDATE of one table, with a CASE for what differs. One that joins a
+// batch makes a temporary table, and MariaDB 10.11 was seen to crash when that met the end
+// of the connection.
+func mysqlUpdate(table string, columns []column, rows [][]any, versioned bool) (string, []any) {
+	key, last := columns[0].name, len(columns)
+	if versioned {
+		last--
+	}
+	var args []any
+	choose := func(c int) string {
+		if !differ(rows, c) {
+			args = append(args, rows[0][c])
+			return "?"
+		}
+		for _, r := range rows {
+			args = append(args, r[0], r[c])
+		}
+		return "CASE " + key + strings.Repeat(" WHEN ? THEN ?", len(rows)) + " END"
+	}
+	set := make([]string, 0, last-1)
+	for c := 1; c < last; c++ {
+		set = append(set, columns[c].name+" = "+choose(c))
+	}
+	where := key + " IN (?" + strings.Repeat(", ?", len(rows)-1) + ")"
+	for _, r := range rows {
+		args = append(args, r[0])
+	}
+	if versioned {
+		where += " AND version = " + choose(last)
+	}
+	return "UPDATE " + table + " SET " + strings.Join(set, ", ") + " WHERE " + where, args
 }

@@ -35,14 +35,13 @@ func PostgreSQL() Dialect {
 		},
 		batch:  postgresBatch,
 		ignore: func(string) string { return " ON CONFLICT DO NOTHING" },
-		update: updateFrom,
 		remove: func(table, batch, on string) string {
 			return "DELETE FROM " + table + " AS t USING " + batch + " WHERE " + on
 		},
 		addFence:      returningFence,
 		lockMigration: "SELECT pg_advisory_xact_lock(hashtext('%s'))",
 	}
-	d.source = sourceOf(d.batch)
+	d.source, d.update = sourceOf(d.batch), updateFrom(d.batch)
 	return d
 }
 

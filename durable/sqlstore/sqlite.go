@@ -25,14 +25,13 @@ func SQLite() Dialect {
 			return column + " IN (SELECT value FROM json_each(?))", []any{string(text)}
 		},
 		ignore: func(string) string { return " ON CONFLICT DO NOTHING" },
-		update: updateFrom,
 		remove: func(table, batch, on string) string {
 			// The batch comes first, as CROSS JOIN says, and the primary key second.
 			return "DELETE FROM " + table + " WHERE id IN (SELECT t.id FROM " + batch + " CROSS JOIN " + table + " AS t WHERE " + on + ")"
 		},
 		addFence: returningFence,
 	}
-	d.source = sourceOf(d.batch)
+	d.source, d.update = sourceOf(d.batch), updateFrom(d.batch)
 	return d
 }
 
@@ -75,12 +74,21 @@ func sourceOf(batch func([]column, [][]any) (string, []any)) func([]column, [][]
 	}
 }
 
-func updateFrom(table string, set []column, batch, on string) string {
-	list := make([]string, len(set))
-	for i, c := range set {
-		list[i] = c.name + " = v." + c.name
+func updateFrom(batch func([]column, [][]any) (string, []any)) func(string, []column, [][]any, bool) (string, []any) {
+	return func(table string, columns []column, rows [][]any, versioned bool) (string, []any) {
+		from, args := batch(columns, rows)
+		on := "t." + columns[0].name + " = v." + columns[0].name
+		set := columns[1:]
+		if versioned {
+			set = set[:len(set)-1]
+			on += " AND t.version = v.was"
+		}
+		list := make([]string, len(set))
+		for i, c := range set {
+			list[i] = c.name + " = v." + c.name
+		}
+		return "UPDATE " + table + " AS t SET " + strings.Join(list, ", ") + " FROM " + from + " WHERE " + on, args
 	}
-	return "UPDATE " + table + " AS t SET " + strings.Join(list, ", ") + " FROM " + batch + " WHERE " + on
 }
 
 const returningFence = " ON CONFLICT (job) DO UPDATE SET fence = t.fence + excluded.fence RETURNING job, fence"
