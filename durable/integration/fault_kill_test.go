@@ -223,7 +223,7 @@ func TestFaultFrozenHolder(t *testing.T) {
 // drain, and nobody else runs it.
 func TestFaultCleanLeaver(t *testing.T) {
 	onDatabases(t, everyDatabase, func(w *world) {
-		const timeout = 3 * time.Second
+		const timeout = 7 * time.Second
 		hold := jobSpec{Name: "hold", Handler: "hold", Recover: true}
 		n := w.spec("leaver", hold)
 		n.Timeout, n.Call = timeout, []string{"hold"}

@@ -70,7 +70,7 @@ func atOnce() {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		_ = flag.Set("test.parallel", "12")
+		_ = flag.Set("test.parallel", "8")
 	}
 }
 

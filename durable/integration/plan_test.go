@@ -15,7 +15,11 @@ import (
 // -bench Idle.
 func BenchmarkIdleClaim(b *testing.B) {
 	for _, d := range databases {
-		for _, n := range []int{100_000, 1_000_000} {
+		sizes := []int{100_000, 1_000_000}
+		if testing.Short() {
+			sizes = []int{1000}
+		}
+		for _, n := range sizes {
 			b.Run(fmt.Sprintf("%s/waiting=%d", d.name, n), func(b *testing.B) {
 				s, db := d.store(b, 1)
 				if _, err := s.Beat(b.Context(), durable.NodeRow{ID: "n"}, time.Hour); err != nil {
