@@ -30,7 +30,7 @@ const nameBudget = 90
 // api.txt. After a change that is meant: go test -run TestAPI -update .
 func TestAPIIsAsWritten(t *testing.T) {
 	var b strings.Builder
-	for _, path := range []string{module, module + "/tasktest", module + "/cronsched"} {
+	for _, path := range []string{module, module + "/tasktest", module + "/cronsched", module + "/durable", module + "/durable/sqlstore", module + "/durable/storetest"} {
 		fmt.Fprintf(&b, "package %s\n\n", path)
 		for _, line := range exported(load(t, path)) {
 			fmt.Fprintln(&b, line)
@@ -124,8 +124,31 @@ func describeType(obj *types.TypeName, in types.Qualifier) []string {
 			methods = append(methods, "method ("+types.TypeString(m.Signature().Recv().Type(), in)+") "+signature(m, in))
 		}
 	}
+	methods = append(methods, promoted(named, in)...)
 	slices.Sort(methods)
 	return append(lines, methods...)
+}
+
+// promoted are the methods that a struct has of the unexported types that it embeds.
+func promoted(named *types.Named, in types.Qualifier) (methods []string) {
+	u, ok := named.Underlying().(*types.Struct)
+	if !ok {
+		return nil
+	}
+	for i := range u.NumFields() {
+		f := u.Field(i)
+		if !f.Embedded() || f.Exported() {
+			continue
+		}
+		set := types.NewMethodSet(types.NewPointer(f.Type()))
+		for i := range set.Len() {
+			m := set.At(i).Obj().(*types.Func)
+			if obj, path, _ := types.LookupFieldOrMethod(types.NewPointer(named), false, m.Pkg(), m.Name()); m.Exported() && obj == m && len(path) > 1 {
+				methods = append(methods, "method (*"+named.Obj().Name()+") "+signature(m, in))
+			}
+		}
+	}
+	return methods
 }
 
 // kind is a type with what it consists of left out, if that follows line by line.
