@@ -18,7 +18,6 @@ type definitions struct {
 	slots int // of each node
 	jobs  []durable.Job
 	local bool
-	paid  int // versions
 }
 
 // simEvery are the periods of cron triggers; all divide a minute.

@@ -113,7 +113,6 @@ type claiming struct {
 
 	was, is, gone []durable.TriggerRow
 	runs, skipped []durable.RunRow
-	rows          []durable.JobRow // of runs
 }
 
 // claim is a claim in its transaction. known tells that some trigger has an active run's
