@@ -141,7 +141,7 @@ func TestJobsWithoutANode(t *testing.T) {
 		{args: "cancel missing", code: exitBad, stderr: "not found"},
 		{args: "runs -before missing", code: exitBad, stderr: "not found"},
 		{args: "runs -n 0", code: exitUsage, stderr: "want 1 to 1000"},
-		{args: "runs -state done", code: exitUsage, stderr: "no state of a run"},
+		{args: "runs -state done", code: exitUsage, stderr: "is none of"},
 		{args: "runs -since yesterday", code: exitUsage, stderr: "-since"},
 		{args: "runs x", code: exitUsage, stderr: "unexpected"},
 	} {
