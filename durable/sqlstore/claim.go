@@ -63,8 +63,8 @@ func (s *Store) look(ctx context.Context, r *durable.ClaimRequest) (res durable.
 	var all []any
 	// CASE keeps PostgreSQL from looking for max(id) in the primary key, from its end.
 	broadcast := number_(durable.StateBroadcast)
-	all = append(all, r.Node)
-	q.WriteString("SELECT {now}, (SELECT lease_until FROM {node} WHERE id = ? AND dead = 0), " +
+	// Without parameters it is one query to drivers that prepare those with them, too.
+	q.WriteString("SELECT {now}, (SELECT lease_until FROM {node} WHERE id = " + s.dialect.literal(r.Node) + " AND dead = 0), " +
 		"(SELECT max(CASE state WHEN " + broadcast + " THEN id END) FROM {trigger}{due} WHERE state = " + broadcast + ")")
 	for p := range priorities {
 		q.WriteString(", (SELECT due_at FROM {trigger}{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
