@@ -109,8 +109,8 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 		}
 		s.flights.release(unused)
 	}()
-	ask := limit
-	if !s.mayClaim() || !s.lease.holds() { // without a lease its runs would be others' before long
+	ask, may := limit, s.mayClaim() && s.lease.holds() // without a lease its runs would be others' before long
+	if !may {
 		ask = 0
 	}
 	node := s.nodeID()
@@ -145,10 +145,24 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 	if unreadable == 0 {
 		c.rounds++
 	}
+	unused -= s.take(res)
+	c.broadcast(ctx, res.Broadcast)
+	if err := s.waits.poll(ctx); err != nil {
+		s.logSeldom("waits", slog.LevelWarn, "runs that are waited for could not be read", errAttr(err))
+	}
+	if !may { // leading, or the next heartbeat, wakes the loop
+		s.loops.claim.in(s.config.PollInterval)
+		return false, nil
+	}
+	_, now := s.host.Now()
+	return c.sleep(res, ask, unreadable, time.Duration(now-asked)), nil
+}
+
+// take begins what a claim has brought, and returns how many slots that took.
+func (s *Scheduler) take(res ClaimResult) (slots int) {
 	for _, cl := range res.Claimed {
-		unused--
-		if !s.begin(cl) {
-			unused++
+		if s.begin(cl) {
+			slots++
 		}
 	}
 	for _, r := range res.Skipped {
@@ -157,12 +171,7 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 	for _, t := range res.Parked {
 		s.parked(t)
 	}
-	c.broadcast(ctx, res.Broadcast)
-	if err := s.waits.poll(ctx); err != nil {
-		s.logSeldom("waits", slog.LevelWarn, "runs that are waited for could not be read", errAttr(err))
-	}
-	_, now := s.host.Now()
-	return c.sleep(res, ask, unreadable, time.Duration(now-asked)), nil
+	return slots
 }
 
 // broadcast has this node look at the broadcasts that there are when there is a new one,

@@ -124,7 +124,11 @@ func (l *nodeLease) beat(ctx context.Context) error {
 		s.loops.beat.wake()
 		return nil
 	}
+	lapsed := !l.holds()
 	l.renewed(node, sent, now, res.Alive)
+	if lapsed {
+		s.loops.claim.wake() // which has waited for it
+	}
 	s.noteSkew(res.Now.Sub(wall.Add(wallAfter.Sub(wall)/2)), wallAfter.Sub(wall))
 	for _, r := range res.Runs {
 		if r.Cancel {

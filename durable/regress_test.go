@@ -713,3 +713,53 @@ func TestIntervalsThatCannotBeReckonedWithAreRefused(t *testing.T) {
 		t.Errorf("Shutdown = %v, want nil", err)
 	}
 }
+
+// A node that may not claim asks at its polls and no more, however many local runs end
+// there.
+func TestANodeThatDoesNotLeadAsksNoMoreThanItPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		n := c.node("a", durable.Config{Leader: &puppet{}}).handle("h", y.quick).
+			add(durable.Job{Name: "j", Handler: "h", Triggers: []durable.Trigger{{Schedule: cron("* * * * * *")}}}).
+			add(durable.Job{Name: "local", Handler: "h", RunOnEveryNode: true, Triggers: []durable.Trigger{{Schedule: cron("* * * * * *")}}}).start()
+		c.clk.Advance(10 * time.Second)
+		before, runs := n.store.count("claim"), y.count()
+		c.clk.Advance(time.Minute)
+		if got := n.store.count("claim") - before; got > 13 {
+			t.Errorf("%d claims in a minute without leading, want one each 5 s", got)
+		}
+		if got := y.count() - runs; got < 59 {
+			t.Errorf("%d local runs in a minute, want 60", got)
+		}
+	})
+}
+
+// What fell due while the node could not trust its lease is taken with the first
+// heartbeat that is answered, not with the next poll.
+func TestAClaimFollowsTheHeartbeatThatIsAnsweredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		p := &puppet{} // leads throughout: a change would wake the loop, too
+		n := c.node("a", durable.Config{Leader: p, NodeTimeout: 6 * time.Second, PollInterval: time.Hour, MisfireThreshold: time.Hour}).handle("h", y.quick).
+			add(durable.Job{Name: "j", Handler: "h", Triggers: []durable.Trigger{{Schedule: cron("9 0 0 * * *")}}}).start()
+		p.set(n.Node(), nil)
+		c.clk.Advance(4 * time.Second) // a heartbeat: trusted until second 9, by the store until 10
+		n.store.set(func(ctx context.Context, call string, do func() error) error {
+			if call == "beat" {
+				return errAway
+			}
+			return do()
+		})
+		c.clk.Advance(5300 * time.Millisecond)
+		if y.count() != 0 {
+			t.Fatalf("%d runs while the lease was over, want 0", y.count())
+		}
+		n.store.set(nil)
+		c.clk.Advance(15 * time.Second) // the heartbeat's backoff
+		if y.count() != 1 {
+			t.Errorf("%d runs once a heartbeat was answered, want 1", y.count())
+		}
+	})
+}

@@ -19,10 +19,9 @@ type Note string
 
 // The notes.
 const (
-	NoteDue       Note = "due"       // a trigger was added or changed
-	NoteBroadcast Note = "broadcast" // there is a broadcast to be taken
-	NoteCancel    Note = "cancel"    // a run is to be cancelled
-	NoteJobs      Note = "jobs"      // a job that runs on every node has changed
+	NoteDue    Note = "due"    // a trigger was added or changed
+	NoteCancel Note = "cancel" // a run is to be cancelled
+	NoteJobs   Note = "jobs"   // a job that runs on every node has changed, or is called by hand
 )
 
 // waker gives what carries notes between nodes, nil if nothing does.
@@ -59,7 +58,7 @@ func (s *Scheduler) hear(n Note) {
 		return
 	}
 	switch n {
-	case NoteDue, NoteBroadcast:
+	case NoteDue:
 		s.claimer.forgive()
 		s.loops.claim.wake()
 	case NoteCancel:

@@ -171,7 +171,7 @@ func (w *Waker) receive(ctx context.Context, f func(durable.Note), again bool) b
 		return false
 	}
 	if again {
-		for _, n := range []durable.Note{durable.NoteDue, durable.NoteBroadcast, durable.NoteCancel, durable.NoteJobs} {
+		for _, n := range []durable.Note{durable.NoteDue, durable.NoteCancel, durable.NoteJobs} {
 			f(n)
 		}
 	}

@@ -117,7 +117,7 @@ func TestLostConnectionsComeBack(t *testing.T) {
 		if _, err := conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", name); err != nil {
 			t.Fatal(err)
 		}
-		want := map[durable.Note]bool{durable.NoteDue: true, durable.NoteBroadcast: true, durable.NoteCancel: true, durable.NoteJobs: true}
+		want := map[durable.Note]bool{durable.NoteDue: true, durable.NoteCancel: true, durable.NoteJobs: true}
 		deadline := time.After(20 * time.Second)
 		for len(want) > 0 {
 			select {
