@@ -195,6 +195,32 @@ type sharedStore struct{ durable.Store }
 
 func (sharedStore) Shared() bool { return true }
 
+func TestAfterAnOutageOfAShortLeaseAllSurvivorsRenewBeforeAnyIsDeclaredDead(t *testing.T) {
+	for range 20 { // the backoff is random
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			var nodes []*node
+			for _, name := range []string{"a", "b", "c"} {
+				nodes = append(nodes, c.node(name, durable.Config{NodeTimeout: 3 * time.Second}).start())
+			}
+			c.clk.Advance(10 * time.Second)
+			for _, n := range nodes {
+				n.cut(true)
+			}
+			c.clk.Advance(2 * time.Minute)
+			for _, n := range nodes {
+				n.cut(false)
+			}
+			c.clk.Advance(time.Minute)
+			for _, n := range nodes {
+				if st := n.Stats(); st.NodesDead != 0 {
+					t.Errorf("%s declared %d nodes dead, want none", n.Node(), st.NodesDead)
+				}
+			}
+		})
+	}
+}
+
 func TestAfterAnOutageAllSurvivorsRenewBeforeAnyIsDeclaredDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -255,9 +255,12 @@ func New(store Store, config Config) (*Scheduler, error) {
 		random: func() uint64 { return s.random() }, unreadable: s.unreadable,
 	}
 	s.opTimeout = min(max(config.NodeTimeout/3, time.Second), 10*time.Second)
+	// Heartbeats must come again within NodeTimeout of the end of an outage, so that no
+	// node that has them back already can hold this one for dead.
+	longest := min(maxLoopBackoff, config.NodeTimeout/3)
 	s.loopBackoff = func() backoff.BackOff {
-		return backoff.NewExponentialBackOff(backoff.WithInitialInterval(minLoopBackoff), backoff.WithMaxInterval(maxLoopBackoff),
-			backoff.WithMaxElapsedTime(0))
+		return backoff.NewExponentialBackOff(backoff.WithInitialInterval(min(minLoopBackoff, longest)),
+			backoff.WithMaxInterval(longest), backoff.WithMaxElapsedTime(0))
 	}
 	s.flights.init(s)
 	s.finisher.s, s.claimer.s, s.locals.s, s.waits.s = s, s, s, s
