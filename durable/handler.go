@@ -32,8 +32,10 @@ type Run struct {
 	// every node, taken on time. At most 512 bytes.
 	IdempotencyKey string
 	// Fence is the run's fencing token: it rises strictly with each run of the job,
-	// so that what the run writes to can refuse a writer whose time is over. 0 for
-	// jobs that run on every node.
+	// so that what the run writes to can refuse a writer whose time is over. Numbers
+	// are left out, and two runs that two nodes claim at the same moment, of a job
+	// that allows concurrency, may have theirs either way round. 0 for jobs that run
+	// on every node.
 	Fence int64
 }
 

@@ -41,8 +41,7 @@ type Memory struct {
 	newRuns map[string]bool // IDs, of the claim under way; so too
 
 	byNode  map[string]map[*memoryRun]struct{} // active runs
-	byStart ordered[*memoryRun]                // ended runs, as Runs wants them
-	byEnd   ordered[*memoryRun]                // ended runs, as Purge wants them
+	byStart ordered[*memoryRun]                // ended runs
 }
 
 // priorities is how many there are, from 0.
@@ -107,7 +106,6 @@ func NewMemory(opts ...MemoryOption) *Memory {
 		newRuns:    map[string]bool{},
 		byNode:     map[string]map[*memoryRun]struct{}{},
 		byStart:    ordered[*memoryRun]{less: startsBefore},
-		byEnd:      ordered[*memoryRun]{less: endsBefore},
 	}
 	for _, o := range opts {
 		if o != nil {
@@ -131,10 +129,6 @@ func instant(t time.Time) time.Time {
 }
 
 func startsBefore(a, b *memoryRun) bool { return a.row.Key().before(b.row.Key()) }
-
-func endsBefore(a, b *memoryRun) bool {
-	return RunKey{a.row.EndedAt, a.row.ID}.before(RunKey{b.row.EndedAt, b.row.ID})
-}
 
 func (k RunKey) before(l RunKey) bool {
 	if c := k.StartedAt.Compare(l.StartedAt); c != 0 {
@@ -304,14 +298,12 @@ func (m *Memory) fileEnded(r *memoryRun) {
 	}
 	m.ended[r.row.ID] = r
 	m.byStart.insert(r)
-	m.byEnd.insert(r)
 	r.job.ended.insert(r)
 }
 
 func (m *Memory) dropEnded(r *memoryRun) {
 	delete(m.ended, r.row.ID)
 	m.byStart.remove(r)
-	m.byEnd.remove(r)
 	r.job.ended.remove(r)
 }
 

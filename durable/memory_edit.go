@@ -139,19 +139,15 @@ func (m *Memory) save(now time.Time, job string, e *Edit) {
 			m.setTrigger(t, row)
 		}
 	}
-	before := j.row
-	if !j.exists {
-		before = JobRow{Name: job, AllowConcurrent: e.Job.AllowConcurrent}
-	}
+	known := j.exists && j.row.Handler == e.Job.Handler
 	m.saveJob(now, j, *e.Job)
-	if before.Handler == j.row.Handler && before.AllowConcurrent == j.row.AllowConcurrent {
+	if known {
 		return
 	}
-	// Claims go by what triggers say about the job, and by their versions.
+	// Claims go by what triggers say about the job.
 	for t := range j.triggers.rising(none) {
-		row := t.row
-		row.Handler = j.row.Handler
-		if row.Handler != t.row.Handler || before.AllowConcurrent != j.row.AllowConcurrent {
+		if row := t.row; row.Handler != j.row.Handler {
+			row.Handler = j.row.Handler
 			m.setTrigger(t, row)
 		}
 	}

@@ -163,9 +163,6 @@ func (m *Memory) checkEnded() error {
 	if err := checkAll(&m.byStart, len(m.ended), filed); err != nil {
 		return fmt.Errorf("by start: %w", err)
 	}
-	if err := checkAll(&m.byEnd, len(m.ended), filed); err != nil {
-		return fmt.Errorf("by end: %w", err)
-	}
 	n := 0
 	for name, j := range m.named {
 		own := len(slices.Collect(j.ended.rising(none)))

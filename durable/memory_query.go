@@ -161,7 +161,7 @@ func (m *Memory) toPurge(r PurgeRequest) []*memoryRun {
 			}
 		}
 		slices.SortFunc(doomed, func(a, b *memoryRun) int {
-			return cmp.Or(a.row.EndedAt.Compare(b.row.EndedAt), cmp.Compare(a.row.ID, b.row.ID))
+			return cmp.Or(a.row.StartedAt.Compare(b.row.StartedAt), cmp.Compare(a.row.ID, b.row.ID))
 		})
 		return doomed[:min(limit, len(doomed))]
 	}
@@ -169,11 +169,13 @@ func (m *Memory) toPurge(r PurgeRequest) []*memoryRun {
 	if before.IsZero() {
 		before = m.now().Add(-r.OlderThan).Truncate(time.Microsecond)
 	}
-	for run := range m.byEnd.rising(none) {
-		if len(doomed) == limit || !run.row.EndedAt.Before(before) {
+	for run := range m.byStart.rising(none) {
+		if len(doomed) == limit || run.row.StartedAt.After(before) {
 			break
 		}
-		doomed = append(doomed, run)
+		if run.row.EndedAt.Before(before) {
+			doomed = append(doomed, run)
+		}
 	}
 	return doomed
 }

@@ -57,8 +57,8 @@ type Store interface {
 	// falling.
 	Runs(ctx context.Context, q RunQuery) ([]RunRow, error)
 
-	// Purge deletes ended runs, at most r.Limit, oldest first, in one transaction,
-	// and returns how many.
+	// Purge deletes ended runs, at most r.Limit, those that started first, in one
+	// transaction, and returns how many.
 	Purge(ctx context.Context, r PurgeRequest) (int, error)
 
 	// Nodes reads all nodes in order of ID, with the store's time now.
@@ -101,7 +101,9 @@ type Verdict struct {
 	Delete  bool // the trigger's row goes, else it becomes Trigger
 	Trigger TriggerRow
 	// Run, if not nil, becomes an active run of the claiming node. The store sets
-	// Node, StartedAt and Fence.
+	// Node, StartedAt and Fence, which is positive, and larger than those of all the
+	// job's runs whose claims had ended when this one began; for jobs that do not allow
+	// concurrency, than those of all before.
 	Run *RunRow
 	// Skipped, if not nil, is added to the ended runs. The store sets Node,
 	// StartedAt and EndedAt.

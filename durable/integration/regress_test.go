@@ -126,15 +126,16 @@ func TestATriggerAddedAgainWhileItIsClaimedHoldsUpNobody(t *testing.T) {
 			s, db := d.store(t, 4)
 			jobOf(t, s, "a", true)
 			enqueue(t, s, durable.EnqueueOnly, "a", oneShot("a", 1))
-			finishAll(t, s, endsOf(claimAs(t, s, "n", 1, runIt))) // makes the fence's row
+			first := claimAs(t, s, "n", 1, runIt)
 			enqueue(t, s, durable.EnqueueOnly, "a", oneShot("a", 2))
 
-			fence := lockRow(t, db, "SELECT fence FROM taskmanager_fence WHERE job = 'a' FOR UPDATE")
+			// A row of that ID, which will not be there in the end.
+			undo := inTransaction(t, db, "UPDATE taskmanager_run SET id = '"+idOf(2)+"'")
 			claimed := async(func() error {
 				_, err := s.Claim(t.Context(), durable.ClaimRequest{Node: "n", Limit: 10, Handlers: []string{"h"}, Plan: runIt})
 				return err
 			})
-			defer fence()
+			defer undo()
 			waitForLocks(t, d, db, 1)
 			added := async(func() error {
 				return s.Edit(t.Context(), "a", durable.EnqueueOnly, func(e *durable.Edit) error {
@@ -143,10 +144,11 @@ func TestATriggerAddedAgainWhileItIsClaimedHoldsUpNobody(t *testing.T) {
 				})
 			})
 			waitForLocks(t, d, db, 2)
-			fence()
+			undo()
 			if err := errors.Join(<-claimed, <-added); err != nil {
 				t.Fatal(err)
 			}
+			finishAll(t, s, endsOf(first))
 			wantClaimed(t, claimAs(t, s, "n", 10, runIt), idOf(3))
 		})
 	}
@@ -158,15 +160,14 @@ func async(f func() error) <-chan error {
 	return c
 }
 
-// lockRow has a row locked until the function is called.
-func lockRow(t testing.TB, db *sql.DB, query string) (release func()) {
+// inTransaction does something that is undone when the function is called.
+func inTransaction(t testing.TB, db *sql.DB, statement string) (undo func()) {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var any int64
-	if err := tx.QueryRow(query).Scan(&any); err != nil {
+	if _, err := tx.Exec(statement); err != nil {
 		t.Fatal(err)
 	}
 	return func() { _ = tx.Rollback() }
@@ -176,7 +177,7 @@ func lockRow(t testing.TB, db *sql.DB, query string) (release func()) {
 func waitForLocks(t testing.TB, d database, db *sql.DB, want int) {
 	t.Helper()
 	query := map[string]string{
-		"postgres": `SELECT count(DISTINCT l.pid) FROM pg_locks l JOIN pg_locks o ON o.pid = l.pid AND o.relation = 'taskmanager_fence'::regclass
+		"postgres": `SELECT count(DISTINCT l.pid) FROM pg_locks l JOIN pg_locks o ON o.pid = l.pid AND o.relation = 'taskmanager_run'::regclass
 			OR o.pid = l.pid AND o.relation = 'taskmanager_trigger'::regclass OR o.pid = l.pid AND o.relation = 'taskmanager_job'::regclass WHERE NOT l.granted`,
 		"mysql": `SELECT count(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id
 			WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`,
@@ -221,28 +222,12 @@ func TestARunWithAnEndedRunsIDCanEnd(t *testing.T) {
 }
 
 // A job stops allowing concurrency while a claim is under way that does not know, of a
-// trigger that came after the edit had told the others.
+// trigger that the edit does not know.
 func TestAJobThatBecomesExclusiveDoesNotRunTwice(t *testing.T) {
 	for _, d := range databases[1:] {
 		t.Run(d.name, func(t *testing.T) {
 			s, db := d.store(t, 6)
 			jobOf(t, s, "a", true)
-			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = tx.Rollback() }()
-			editor, err := sqlstore.Tx(tx).Join(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = editor.Edit(t.Context(), "a", durable.EditJob, func(e *durable.Edit) error {
-				e.Job.AllowConcurrent = false
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			enqueue(t, s, durable.EnqueueOnly, "a", oneShot("a", 1), oneShot("a", 2))
 			planning, goOn := make(chan bool, 10), make(chan bool)
 			first := async(func() error {
@@ -254,20 +239,56 @@ func TestAJobThatBecomesExclusiveDoesNotRunTwice(t *testing.T) {
 				return err
 			})
 			<-planning
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
-			claimAs(t, s, "n", 1, planOrBlock)
+			edited := async(func() error { return makeExclusive(t.Context(), s) })
+			waitForLocks(t, d, db, 1)
 			close(goOn)
-			if err := <-first; err != nil {
+			if err := errors.Join(<-first, <-edited); err != nil {
 				t.Fatal(err)
 			}
+			wantClaimed(t, claimAs(t, s, "n", 1, planOrBlock))
 			states, err := s.Jobs(t.Context(), durable.JobQuery{})
 			if err != nil || len(states[0].Running) != 1 {
 				t.Errorf("%d active runs of an exclusive job, %v, want 1", len(states[0].Running), err)
 			}
 		})
 	}
+}
+
+// A job is about to become exclusive: claims cannot know yet, and leave it alone.
+func TestAJobThatIsAboutToBecomeExclusiveIsLeftAlone(t *testing.T) {
+	for _, d := range databases[1:] {
+		t.Run(d.name, func(t *testing.T) {
+			s, db := d.store(t, 6)
+			jobOf(t, s, "a", true)
+			jobOf(t, s, "b", true)
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			editor, err := sqlstore.Tx(tx).Join(s)
+			if err == nil {
+				err = makeExclusive(t.Context(), editor)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			enqueue(t, s, durable.EnqueueOnly, "a", oneShot("a", 1), oneShot("a", 2))
+			enqueue(t, s, durable.EnqueueOnly, "b", oneShot("b", 3))
+			wantClaimed(t, claimAs(t, s, "m", 10, planOrBlock), idOf(3))
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			wantClaimed(t, claimAs(t, s, "m", 10, planOrBlock), idOf(1))
+		})
+	}
+}
+
+func makeExclusive(ctx context.Context, store durable.Editor) error {
+	return store.Edit(ctx, "a", durable.EditJob, func(e *durable.Edit) error {
+		e.Job.AllowConcurrent = false
+		return nil
+	})
 }
 
 // What somebody has written into a table by hand must not make whole batches unreadable.

@@ -5,9 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,10 +107,13 @@ type claiming struct {
 	res  *durable.ClaimResult
 	jobs map[string]durable.JobRow
 	busy map[string]bool // exclusive jobs with an active run
-	left map[string]bool // of jobs with a gate to lock: whether somebody else has it
+	left map[string]bool // jobs that somebody else has locked
 
-	was, is, gone []durable.TriggerRow
-	runs, skipped []durable.RunRow
+	was, is []durable.TriggerRow // triggers that change
+	gone    [][]any              // ID and version of triggers that go
+	runs    []durable.RunRow
+	from    []int64 // of each run: the version of the trigger that it takes the place of, 0 for none
+	skipped []durable.RunRow
 }
 
 // claim is a claim in its transaction. known tells that some trigger has an active run's
@@ -145,23 +146,19 @@ func (t *txn) candidates(r *durable.ClaimRequest, due due) ([]durable.TriggerRow
 		if due[p].IsZero() || due[p].After(t.now) {
 			continue
 		}
-		args := append(append([]any{t.now.UnixMicro()}, args...), r.Node)
-		some, err := find(t.ctx, t.Store, t.q, triggers, "{due} WHERE state = "+number_(durable.StateWaiting)+" AND priority = "+strconv.Itoa(p)+
-			" AND due_at <= ? AND "+which+
-			" AND EXISTS (SELECT 1 FROM {node} WHERE id = ? AND dead = 0 AND lease_until > {now}){timeouts}"+
-			" ORDER BY due_at, id LIMIT "+strconv.Itoa(powerOfTwo(r.Limit-len(found)))+"{skip}", args...)
+		query := triggers.from() + "{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
+			" AND due_at <= ? AND " + which +
+			" AND EXISTS (SELECT 1 FROM {node} WHERE id = ? AND dead = 0 AND lease_until > {now}){timeouts} ORDER BY due_at, id"
+		n := r.Limit - len(found)
+		some, err := readAll(t.ctx, t.Store, t.q, triggers, t.dialect.first(query, n),
+			slices.Concat([]any{t.now.UnixMicro()}, args, []any{r.Node, n}))
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, some[:min(len(some), r.Limit-len(found))]...)
+		found = append(found, some...)
 	}
 	return found, nil
 }
-
-// powerOfTwo is the next one from n: statements of a few texts only stay prepared, and
-// with a parameter for the limit PostgreSQL would not know that it is small. What is
-// locked in excess is others' again with the commit.
-func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 // dropKnown deletes one-shot triggers that have an active run's ID.
 func (t *txn) dropKnown(found []durable.TriggerRow) ([]durable.TriggerRow, error) {
@@ -189,17 +186,16 @@ func (c *claiming) lockJobs(found []durable.TriggerRow) error {
 	for i := range found {
 		names[found[i].Job] = true
 	}
-	c.jobs = map[string]durable.JobRow{}
-	if err := c.loadJobs(slices.Sorted(maps.Keys(names))); err != nil {
+	c.jobs, c.busy, c.left = map[string]durable.JobRow{}, map[string]bool{}, map[string]bool{}
+	if err := c.shareJobs(slices.Sorted(maps.Keys(names))); err != nil {
 		return err
 	}
 	var toLock []string
-	for name := range names {
-		if j, ok := c.jobs[name]; ok && (!j.AllowConcurrent || j.Paused) {
+	for name, j := range c.jobs {
+		if !j.AllowConcurrent || j.Paused {
 			toLock = append(toLock, name)
 		}
 	}
-	c.left, c.busy = map[string]bool{}, map[string]bool{}
 	if len(toLock) == 0 {
 		return nil
 	}
@@ -224,7 +220,34 @@ func (c *claiming) lockJobs(found []durable.TriggerRow) error {
 	return err
 }
 
+// shareJobs loads jobs that no edit is about to make exclusive, and keeps edits from
+// doing so until the claim has been committed: whoever then sees the job as exclusive
+// sees the runs of this claim.
+func (c *claiming) shareJobs(names []string) error {
+	if c.dialect.share == nil {
+		return c.loadJobs(names)
+	}
+	where, args := c.dialect.among("name", names)
+	shared, err := c.texts(c.dialect.share("SELECT name FROM {job}{primary} WHERE "+where), args...)
+	if err != nil {
+		return err
+	}
+	if len(shared) < len(names) {
+		there, err := c.texts("SELECT name FROM {job} WHERE "+where, args...)
+		if err != nil {
+			return err
+		}
+		for _, name := range there {
+			c.left[name] = !slices.Contains(shared, name)
+		}
+	}
+	return c.loadJobs(shared)
+}
+
 func (c *claiming) loadJobs(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
 	where, args := c.dialect.among("name", names)
 	rows, err := find(c.ctx, c.Store, c.q, jobs, " WHERE "+where, args...)
 	for _, j := range rows {
@@ -278,191 +301,4 @@ func (c *claiming) plan(found []durable.TriggerRow, plan func(durable.Due) durab
 		}
 	}
 	return nil
-}
-
-// note notes what a verdict makes of a trigger.
-func (c *claiming) note(row *durable.TriggerRow, v durable.Verdict) error {
-	switch {
-	case v.Leave:
-		return nil
-	case v.Delete:
-		c.gone = append(c.gone, *row)
-	case v.Trigger.ID != row.ID || v.Trigger.Job != row.Job:
-		return fmt.Errorf("sqlstore: verdict on trigger %q of job %q has trigger %q of job %q",
-			row.ID, row.Job, v.Trigger.ID, v.Trigger.Job)
-	default:
-		is := v.Trigger
-		is.Version = row.Version + 1
-		c.was, c.is = append(c.was, *row), append(c.is, is)
-		switch is.State {
-		case durable.StateBlocked, durable.StatePaused, durable.StateError:
-			c.res.Parked = append(c.res.Parked, ownTrigger(is))
-		}
-	}
-	if v.Skipped != nil {
-		skipped := *v.Skipped
-		skipped.Node, skipped.StartedAt, skipped.EndedAt = c.node, c.now, c.now
-		c.skipped = append(c.skipped, ownRun(skipped))
-	}
-	if v.Run != nil {
-		if v.Run.Job != row.Job {
-			return fmt.Errorf("sqlstore: verdict on a trigger of job %q has a run of job %q", row.Job, v.Run.Job)
-		}
-		run := *v.Run
-		run.Node, run.StartedAt = c.node, c.now
-		c.runs = append(c.runs, ownRun(run))
-		c.busy[row.Job] = true
-	}
-	return nil
-}
-
-// carryOut writes the verdicts. The fences come last; see the package's comment.
-func (c *claiming) carryOut() error {
-	if err := update(c.txn, triggers, c.was, c.is, true); err != nil {
-		return err
-	}
-	if err := c.remove(); err != nil {
-		return err
-	}
-	if err := insert(c.txn, history, c.skipped, true); err != nil {
-		return err
-	}
-	c.res.Skipped = c.skipped
-	if len(c.runs) == 0 {
-		return nil
-	}
-	if err := c.takeFences(); err != nil {
-		return err
-	}
-	err := c.insertRuns()
-	if isDuplicate(err) {
-		return fmt.Errorf("sqlstore: %w: %w", durable.ErrExists, err)
-	}
-	for _, run := range c.runs {
-		job := c.jobs[run.Job]
-		job.Data = bytes.Clone(job.Data)
-		c.res.Claimed = append(c.res.Claimed, durable.Claimed{Run: run, Job: job})
-	}
-	return err
-}
-
-// remove deletes triggers, in the version that was read.
-func (c *claiming) remove() error {
-	values := make([][]any, len(c.gone))
-	for i, t := range c.gone {
-		values[i] = []any{t.ID, t.Version}
-	}
-	return chunks(values, func(values [][]any) error {
-		batch, args := c.dialect.batch(columnsOf(triggers, "id", "version"), values)
-		n, err := c.exec(c.dialect.remove("{trigger}", batch, "t.id = v.id AND t.version = v.version"), args...)
-		if err == nil && n != int64(len(values)) {
-			err = errChanged
-		}
-		return err
-	})
-}
-
-// takeFences gives the runs their tokens, in their order.
-func (c *claiming) takeFences() error {
-	counts := map[string]int64{}
-	for _, r := range c.runs {
-		counts[r.Job]++
-	}
-	names := slices.Sorted(maps.Keys(counts))
-	var values [][]any
-	for _, name := range names {
-		values = append(values, []any{name, counts[name]})
-	}
-	last := map[string]int64{}
-	err := chunks(values, func(values [][]any) error { return c.addFences(values, last) })
-	if err != nil {
-		return err
-	}
-	for i := range c.runs {
-		job := c.runs[i].Job
-		c.runs[i].Fence = last[job] - counts[job] + 1
-		counts[job]--
-	}
-	return nil
-}
-
-// insertRuns adds the runs, on the condition that the jobs without a gate to lock still
-// allow concurrency. An edit that has them no longer do so takes the fence last: either
-// it is seen here, or it waits for this claim, and whoever sees the edit sees the runs.
-func (c *claiming) insertRuns() error {
-	names := map[string]bool{}
-	for i := range c.runs {
-		job := c.runs[i].Job
-		if _, gated := c.left[job]; !gated && c.jobs[job].Name != "" {
-			names[job] = true
-		}
-	}
-	condition, also := "", []any(nil)
-	if len(names) > 0 && c.dialect.lock != "" {
-		where, args := c.dialect.among("name", slices.Sorted(maps.Keys(names)))
-		condition = " AND (SELECT count(*) FROM {job} WHERE allow_concurrent = 1 AND " + where + ") = " + strconv.Itoa(len(names))
-		also = args
-	}
-	return chunks(valuesOf(runs, c.runs), func(values [][]any) error {
-		source, args := c.dialect.source(runs.columns, values)
-		n, err := c.exec("INSERT INTO {run} ("+runs.list()+") "+source+condition, append(args, also...)...)
-		if err == nil && n != int64(len(values)) {
-			err = errChanged
-		}
-		return err
-	})
-}
-
-// addFences raises fences and reads what they became.
-func (t *txn) addFences(values [][]any, last map[string]int64) error {
-	source, args := t.dialect.source([]column{{"job", short}, {"fence", number}}, values)
-	raise := "INSERT INTO {fence} AS t (job, fence) " + source + t.dialect.addFence
-	read := func(rows *sql.Rows) error {
-		var job string
-		var fence int64
-		err := rows.Scan(&job, &fence)
-		last[job] = fence
-		return err
-	}
-	if t.dialect.returning {
-		return each(t.ctx, t.Store, t.q, raise, args, read)
-	}
-	if _, err := t.exec(strings.Replace(raise, " AS t", "", 1), args...); err != nil {
-		return err
-	}
-	var names []string
-	for _, v := range values {
-		names = append(names, v[0].(string))
-	}
-	where, args := t.dialect.among("job", names)
-	return each(t.ctx, t.Store, t.q, "SELECT job, fence FROM {fence} WHERE "+where, args, read)
-}
-
-// The own functions make rows independent of the caller's, and what they will be
-// when they are read.
-
-func ownTrigger(t durable.TriggerRow) durable.TriggerRow {
-	t.Data = own(t.Data)
-	t.DueAt, t.PrevAt, t.ScheduledAt = stored(t.DueAt), stored(t.PrevAt), stored(t.ScheduledAt)
-	return t
-}
-
-func ownRun(r durable.RunRow) durable.RunRow {
-	r.Data = own(r.Data)
-	r.ScheduledAt, r.StartedAt, r.EndedAt = stored(r.ScheduledAt), stored(r.StartedAt), stored(r.EndedAt)
-	return r
-}
-
-func own(data []byte) []byte {
-	if len(data) == 0 {
-		return nil
-	}
-	return bytes.Clone(data)
-}
-
-func stored(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return fromMicros(t.UnixMicro())
 }

@@ -19,7 +19,6 @@ type Dialect struct {
 	// that turns from reading to writing fails on SQLite when others write.
 	immediate bool
 	schemas   bool   // tables may be in a schema of their own
-	returning bool   // INSERT and DELETE have RETURNING
 	moves     bool   // a DELETE's RETURNING can be the source of an INSERT
 	then      string // joins a batch, which comes first, with a table
 	timeouts  string // a condition that is true, and bounds what others wait for the transaction
@@ -29,6 +28,9 @@ type Dialect struct {
 	due        string // after the trigger table's name: go by its index for due rows
 	ofJob      string // likewise: by that of a job's rows
 
+	// first are the first rows of a query, at most as many as one more parameter at the
+	// end says; n is what that is going to be. Rows are locked, as by skip.
+	first func(query string, n int) string
 	// literal writes s into a statement, without "?", "{" and the like.
 	literal func(s string) string
 	// among is the condition that column is one of list.
@@ -46,8 +48,14 @@ type Dialect struct {
 	update func(table string, columns []column, rows [][]any, versioned bool) (string, []any)
 	// remove deletes rows of table t that match the batch v.
 	remove func(table, batch, on string) string
-	// addFence adds to fences, in the order of source.
-	addFence string
+	// share makes of a query for names of jobs one that also shares them with other
+	// claims, and passes over those that an edit has to itself; unshare waits for those
+	// who share a job. nil and "" where there is no need.
+	share   func(query string) string
+	unshare string
+	// number are statements of which the last is a query for a number larger than all
+	// before.
+	number []string
 
 	// The migrations' lock, on one connection. lockMigration may be "" if the
 	// transaction is lock enough; %s is its name. transactional tells that

@@ -102,11 +102,11 @@ func (t *txn) edit(job string, scope durable.Scope, change func(*durable.Edit) e
 	if err := t.add(job, scope, &was, e); err != nil {
 		return err
 	}
-	if t.dialect.lock == "" || was.Job == nil || !was.Job.AllowConcurrent || e.Job != nil && e.Job.AllowConcurrent {
+	if t.dialect.unshare == "" || was.Job == nil || !was.Job.AllowConcurrent || e.Job != nil && e.Job.AllowConcurrent {
 		return nil
 	}
-	// Waits for claims that go by what was: see insertRuns.
-	return t.addFences([][]any{{job, int64(0)}}, map[string]int64{})
+	_, err = t.exec(t.dialect.unshare, job) // see shareJobs
+	return err
 }
 
 // load reads what the scope shows. The rows are locked even behind the gate, since
@@ -187,15 +187,10 @@ func (t *txn) save(job string, was, e *durable.Edit) error {
 	if err := t.saveJob(was, e); err != nil {
 		return err
 	}
-	// Triggers say what handler their job has; and a claim that is under way goes
-	// by their version.
-	also, before := "", was.Job
-	if before != nil && before.AllowConcurrent != e.Job.AllowConcurrent {
-		also = " OR 1 = 1"
-	} else if before != nil && before.Handler == e.Job.Handler {
+	if was.Job != nil && was.Job.Handler == e.Job.Handler {
 		return nil
 	}
-	_, err := t.exec(`UPDATE {trigger} SET handler = ?, version = version + 1 WHERE job = ? AND (handler <> ?`+also+`)`,
+	_, err := t.exec(`UPDATE {trigger} SET handler = ?, version = version + 1 WHERE job = ? AND handler <> ?`,
 		e.Job.Handler, job, e.Job.Handler)
 	return err
 }

@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -17,15 +17,24 @@ func (s *Store) Finish(ctx context.Context, r durable.FinishRequest) (own []bool
 	if len(r.Ends) == 0 {
 		return []bool{}, ctx.Err()
 	}
+	known := false
+	// again repeats it if the history has a run's ID already.
+	again := func(err error) error {
+		if isDuplicate(err) && !known {
+			known = true
+			err = errors.Join(errChanged, err)
+		}
+		return err
+	}
 	if s.dialect.moves && !slices.ContainsFunc(r.Ends, needsMore) && fits(r.Ends) {
 		err = s.read(ctx, func(db querier) (err error) { // a single statement is a transaction by itself
-			own, err = (&txn{Store: s, q: db, ctx: ctx}).takeRuns(r.Ends)
-			return err
+			own, err = (&txn{Store: s, q: db, ctx: ctx}).takeRuns(r.Ends, known)
+			return again(err)
 		})
 	} else {
 		err = s.write(ctx, func(t *txn) (err error) {
-			own, err = t.finish(&r)
-			return err
+			own, err = t.finish(&r, known)
+			return again(err)
 		})
 	}
 	if err != nil {
@@ -34,7 +43,10 @@ func (s *Store) Finish(ctx context.Context, r durable.FinishRequest) (own []bool
 	return own, nil
 }
 
-func (t *txn) finish(r *durable.FinishRequest) ([]bool, error) {
+// finish is a Finish in its transaction. known tells that the history has the ID of some
+// run already: another one ended under it. To look for that costs, and it is next to never
+// so.
+func (t *txn) finish(r *durable.FinishRequest, known bool) ([]bool, error) {
 	if slices.ContainsFunc(r.Ends, needsTime) {
 		if err := t.start(); err != nil {
 			return nil, err
@@ -43,7 +55,7 @@ func (t *txn) finish(r *durable.FinishRequest) ([]bool, error) {
 	if err := t.lockEnds(r.Ends); err != nil {
 		return nil, err
 	}
-	own, err := t.takeRuns(r.Ends)
+	own, err := t.takeRuns(r.Ends, known)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +164,7 @@ type ownership struct{ id, node string }
 // takeRuns moves the active rows of ends that are still their node's to the history,
 // or changes those that are to be kept, and tells which. Of several ends of one run the
 // first counts that does not keep it.
-func (t *txn) takeRuns(ends []durable.End) ([]bool, error) {
+func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 	own := make([]bool, len(ends))
 	place := make(map[ownership]int, len(ends)) // of the end that takes the row
 	var take []durable.RunRow
@@ -182,7 +194,7 @@ func (t *txn) takeRuns(ends []durable.End) ([]bool, error) {
 		values[i] = []any{r.ID, r.Node, int64(r.State), int64(r.Duration), string(r.Code), r.Message, r.Detail}
 	}
 	err := chunks(values, func(rows [][]any) error {
-		return t.moveRuns(rows, func(taken ownership) { own[place[taken]] = true })
+		return t.moveRuns(rows, known, func(taken ownership) { own[place[taken]] = true })
 	})
 	return own, err
 }
@@ -211,7 +223,7 @@ func movedColumns() string {
 
 // moveRuns moves active rows to the history, and tells which were there. The rows are
 // an outcome each.
-func (t *txn) moveRuns(rows [][]any, taken func(ownership)) error {
+func (t *txn) moveRuns(rows [][]any, known bool, taken func(ownership)) error {
 	const on = "t.id = v.id AND t.node = v.node"
 	var ids []string
 	note := func(rows *sql.Rows) error {
@@ -222,16 +234,19 @@ func (t *txn) moveRuns(rows [][]any, taken func(ownership)) error {
 		return err
 	}
 	batch, args := t.dialect.batch(outcome, rows)
-	into := "INSERT INTO {history} (" + history.list() + ") "
+	into, end := "INSERT INTO {history} ("+history.list()+") ", ""
+	if known {
+		end = t.dialect.whereTrue + t.dialect.ignore("id")
+	}
 	if t.dialect.moves {
 		return each(t.ctx, t.Store, t.q, "WITH gone AS ("+t.dialect.remove("{run}", batch, on+"{timeouts}")+" RETURNING "+moved+"), "+
-			"kept AS ("+into+"SELECT "+history.list()+" FROM gone"+t.dialect.ignore("id")+") SELECT id, node FROM gone", args, note)
+			"kept AS ("+into+"SELECT "+history.list()+" FROM gone"+end+") SELECT id, node FROM gone", args, note)
 	}
 	source := " FROM " + batch + t.dialect.then + "{run} AS t{primary} ON " + on
 	if err := each(t.ctx, t.Store, t.q, "SELECT t.id, t.node"+source+"{lock}", args, note); err != nil || len(ids) == 0 {
 		return err
 	}
-	if _, err := t.exec(into+"SELECT "+moved+source+t.dialect.whereTrue+t.dialect.ignore("id"), args...); err != nil {
+	if _, err := t.exec(into+"SELECT "+moved+source+end, args...); err != nil {
 		return err
 	}
 	where, args := t.dialect.among("id", ids)

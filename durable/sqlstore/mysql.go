@@ -28,6 +28,7 @@ func MySQL() Dialect {
 		due:     " FORCE INDEX ({prefix}trigger_due)",
 		// Without it one job with a million triggers has it scan the table for any job.
 		ofJob:   " FORCE INDEX ({prefix}trigger_job)",
+		first:   func(query string, _ int) string { return query + " LIMIT ?{skip}" },
 		literal: hexOf,
 		among: func(column string, list []string) (string, []any) {
 			if len(list) == 0 {
@@ -54,11 +55,20 @@ func MySQL() Dialect {
 		remove: func(table, batch, on string) string {
 			return "DELETE t FROM " + batch + " STRAIGHT_JOIN " + table + " AS t FORCE INDEX (PRIMARY) ON " + on
 		},
-		addFence:        " ON DUPLICATE KEY UPDATE fence = {fence}.fence + VALUES(fence)",
+		share: func(query string) string { return query + shareSkip },
+		number: []string{
+			"INSERT INTO {fence} () VALUES ()",
+			"DELETE FROM {fence} WHERE number = LAST_INSERT_ID()",
+			"SELECT LAST_INSERT_ID()",
+		},
 		lockMigration:   "SELECT GET_LOCK('%s', 60)",
 		unlockMigration: "SELECT RELEASE_LOCK('%s')",
 	}
 }
+
+// shareSkip shares rows and passes over those that somebody has alone: the words that
+// MariaDB has for it and MySQL takes for a comment, and the other way round.
+const shareSkip = " /*M! LOCK IN SHARE MODE SKIP LOCKED */ /*!80001 FOR SHARE SKIP LOCKED */"
 
 // mysqlBatch gives a batch as JSON. The columns have types, so that the join goes by
 // the key; blobs are in hexadecimal digits.

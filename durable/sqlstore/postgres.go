@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"encoding/hex"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -22,12 +23,16 @@ func PostgreSQL() Dialect {
 			" || set_config('lock_timeout', '5s', true)) <> ''",
 		numbered:      true,
 		schemas:       true,
-		returning:     true,
 		moves:         true,
 		transactional: true,
 		lock:          " FOR UPDATE",
 		skip:          " FOR UPDATE SKIP LOCKED",
-		literal:       postgresLiteral,
+		// The limit inside tells the planner that there are few, and is one of a few texts,
+		// which stay prepared; the one outside keeps more from being locked.
+		first: func(query string, n int) string {
+			return "SELECT * FROM (" + query + " LIMIT " + strconv.Itoa(1<<bits.Len(uint(n-1))) + "{skip}) AS t LIMIT ?"
+		},
+		literal: postgresLiteral,
 		among: func(column string, list []string) (string, []any) {
 			var b strings.Builder
 			array(&b, len(list), func(i int) any { return list[i] })
@@ -38,12 +43,21 @@ func PostgreSQL() Dialect {
 		remove: func(table, batch, on string) string {
 			return "DELETE FROM " + table + " AS t USING " + batch + " WHERE " + on
 		},
-		addFence:      returningFence,
+		// Not locks of rows: those are written down, and who wants a row alone waits
+		// for ever if there is always somebody who shares it.
+		share: func(query string) string {
+			return "SELECT name FROM (" + query + " OFFSET 0) AS j WHERE pg_try_advisory_xact_lock_shared(" + jobKey("name") + ")"
+		},
+		unshare:       "SELECT pg_advisory_xact_lock(" + jobKey("CAST(? AS text)") + ")",
+		number:        []string{"SELECT nextval('{fence}')"},
 		lockMigration: "SELECT pg_advisory_xact_lock(hashtext('%s'))",
 	}
 	d.source, d.update = sourceOf(d.batch), updateFrom(d.batch)
 	return d
 }
+
+// jobKey is an advisory lock's key for a job of these tables.
+func jobKey(name string) string { return "hashtextextended('{job} ' || " + name + ", 0)" }
 
 func postgresLiteral(s string) string {
 	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`, `?`, `\x3F`, `{`, `\x7B`).Replace(s) + "'"

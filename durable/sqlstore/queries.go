@@ -224,13 +224,13 @@ func (t *txn) purge(r *durable.PurgeRequest) (int, error) {
 	var w where
 	if len(r.IDs) > 0 {
 		w.among(t.Store, "id", r.IDs)
-	} else if !r.Before.IsZero() {
-		w.and("ended_at < ?", r.Before.UnixMicro())
 	} else {
-		w.and("ended_at < ?", t.now.Add(-r.OlderThan).UnixMicro())
+		before := cmp.Or(r.Before, t.now.Add(-r.OlderThan)).UnixMicro()
+		// What has ended by then has started by then: the index by start is enough.
+		w.and("started_at <= ? AND ended_at < ?", before, before)
 	}
 	limit := cmp.Or(max(r.Limit, 0), defaultPurge)
-	ids, err := t.texts("SELECT id FROM {history}"+w.String()+" ORDER BY ended_at, id LIMIT "+strconv.Itoa(limit)+"{skip}", w.args...)
+	ids, err := t.texts("SELECT id FROM {history}"+w.String()+" ORDER BY started_at, id LIMIT "+strconv.Itoa(limit)+"{skip}", w.args...)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}

@@ -1,10 +1,7 @@
 package sqlstore
 
 import (
-	"database/sql/driver"
-	"fmt"
-	"reflect"
-	"strconv"
+	"bytes"
 	"strings"
 	"time"
 
@@ -16,7 +13,7 @@ import (
 type table[T any] struct {
 	name    string // as in {name} of a statement
 	columns []column
-	fields  func(*T) []any
+	fields  func(*T) []field
 }
 
 // A column is a column of a table or of a batch.
@@ -37,18 +34,16 @@ const (
 
 // newTable takes the names of the columns in the order of fields; "+" marks long
 // text.
-func newTable[T any](name, columns string, fields func(*T) []any) table[T] {
+func newTable[T any](name, columns string, fields func(*T) []field) table[T] {
 	t := table[T]{name: name, fields: fields}
 	pointers := fields(new(T))
 	for i, c := range strings.Fields(columns) {
 		k := number
-		switch p := pointers[i].(type) {
-		case *[]byte:
+		switch pointers[i].(type) {
+		case *octets:
 			k = blob
-		default:
-			if reflect.TypeOf(p).Elem().Kind() == reflect.String {
-				k = short
-			}
+		case *text:
+			k = short
 		}
 		if plain, isLong := strings.CutPrefix(c, "+"); isLong {
 			c, k = plain, long
@@ -64,13 +59,28 @@ func newTable[T any](name, columns string, fields func(*T) []any) table[T] {
 // list is the columns for a SELECT.
 func (t table[T]) list() string { return names(t.columns, "") }
 
+// from begins a SELECT of the table's columns.
+func (t table[T]) from() string {
+	return "SELECT " + names(t.columns, "t.") + " FROM {" + t.name + "} AS t"
+}
+
 // values are the row's values, as they are written.
 func (t table[T]) values(row *T) []any {
-	pointers := t.fields(row)
-	for i, p := range pointers {
-		pointers[i] = value(p)
+	fields := t.fields(row)
+	values := make([]any, len(fields))
+	for i, f := range fields {
+		values[i] = f.value()
 	}
-	return pointers
+	return values
+}
+
+// reader is where rows are read to, one after the other, and what to pass to Scan.
+func (t table[T]) reader() (row *T, into []any) {
+	row = new(T)
+	for _, f := range t.fields(row) {
+		into = append(into, f)
+	}
+	return row, into
 }
 
 func names(columns []column, prefix string) string {
@@ -88,33 +98,33 @@ func names(columns []column, prefix string) string {
 var jobs = newTable("job", `name +job_group +description handler data
 	max_retries retry_delay retry_exponential retry_max_delay retry_jitter timeout
 	allow_concurrent every_node recovery paused source code_hash version created_at updated_at`,
-	func(r *durable.JobRow) []any {
-		return []any{&r.Name, &r.Group, &r.Description, &r.Handler, (*[]byte)(&r.Data),
-			&r.Retry.MaxRetries, &r.Retry.Delay, &r.Retry.Exponential, &r.Retry.MaxDelay, &r.Retry.Jitter, &r.Timeout,
-			&r.AllowConcurrent, &r.RunOnEveryNode, &r.RequestsRecovery, &r.Paused, &r.Source, &r.CodeHash,
-			&r.Version, (*instant)(&r.Created), (*instant)(&r.Updated)}
+	func(r *durable.JobRow) []field {
+		return []field{(*text)(&r.Name), (*text)(&r.Group), (*text)(&r.Description), (*text)(&r.Handler), (*octets)(&r.Data),
+			(*count)(&r.Retry.MaxRetries), (*big)(&r.Retry.Delay), (*truth)(&r.Retry.Exponential), (*big)(&r.Retry.MaxDelay), (*truth)(&r.Retry.Jitter), (*big)(&r.Timeout),
+			(*truth)(&r.AllowConcurrent), (*truth)(&r.RunOnEveryNode), (*truth)(&r.RequestsRecovery), (*truth)(&r.Paused), (*text)(&r.Source), (*text)(&r.CodeHash),
+			(*big)(&r.Version), (*instant)(&r.Created), (*instant)(&r.Updated)}
 	})
 
 var triggers = newTable("trigger", `id job name handler kind +description +schedule data
 	priority misfire max_catch_up state paused +reason due_at prev_at fired passed version
 	origin scheduled_at attempt retry_of +idempotency_key`,
-	func(r *durable.TriggerRow) []any {
-		return []any{&r.ID, &r.Job, &r.Name, &r.Handler, &r.Kind, &r.Description, &r.Schedule, (*[]byte)(&r.Data),
-			&r.Priority, &r.Misfire, &r.MaxCatchUp, &r.State, &r.Paused, &r.Reason,
-			(*instant)(&r.DueAt), (*instant)(&r.PrevAt), &r.Fired, &r.Passed, &r.Version,
-			&r.Origin, (*instant)(&r.ScheduledAt), &r.Attempt, &r.RetryOf, &r.IdempotencyKey}
+	func(r *durable.TriggerRow) []field {
+		return []field{(*text)(&r.ID), (*text)(&r.Job), (*text)(&r.Name), (*text)(&r.Handler), (*tiny)(&r.Kind), (*text)(&r.Description), (*text)(&r.Schedule), (*octets)(&r.Data),
+			(*count)(&r.Priority), (*tiny)(&r.Misfire), (*count)(&r.MaxCatchUp), (*tiny)(&r.State), (*truth)(&r.Paused), (*text)(&r.Reason),
+			(*instant)(&r.DueAt), (*instant)(&r.PrevAt), (*big)(&r.Fired), (*big)(&r.Passed), (*big)(&r.Version),
+			(*text)(&r.Origin), (*instant)(&r.ScheduledAt), (*count)(&r.Attempt), (*text)(&r.RetryOf), (*text)(&r.IdempotencyKey)}
 	})
 
 const runColumns = `id job trigger_name kind state scheduled_at started_at ended_at duration node
 	attempt retry_of +idempotency_key data priority fence passed code +message +detail
 	trigger_id is_held is_exclusive to_recover to_cancel`
 
-func runFields(r *durable.RunRow) []any {
-	return []any{&r.ID, &r.Job, &r.Trigger, &r.Kind, &r.State,
-		(*instant)(&r.ScheduledAt), (*moment)(&r.StartedAt), (*instant)(&r.EndedAt), &r.Duration, &r.Node,
-		&r.Attempt, &r.RetryOf, &r.IdempotencyKey, (*[]byte)(&r.Data), &r.Priority, &r.Fence, &r.Passed,
-		&r.Code, &r.Message, &r.Detail,
-		&r.TriggerID, &r.Holds, &r.Exclusive, &r.Recover, &r.Cancel}
+func runFields(r *durable.RunRow) []field {
+	return []field{(*text)(&r.ID), (*text)(&r.Job), (*text)(&r.Trigger), (*tiny)(&r.Kind), (*tiny)(&r.State),
+		(*instant)(&r.ScheduledAt), (*moment)(&r.StartedAt), (*instant)(&r.EndedAt), (*big)(&r.Duration), (*text)(&r.Node),
+		(*count)(&r.Attempt), (*text)(&r.RetryOf), (*text)(&r.IdempotencyKey), (*octets)(&r.Data), (*count)(&r.Priority), (*big)(&r.Fence), (*big)(&r.Passed),
+		(*text)(&r.Code), (*text)(&r.Message), (*text)(&r.Detail),
+		(*text)(&r.TriggerID), (*truth)(&r.Holds), (*truth)(&r.Exclusive), (*truth)(&r.Recover), (*truth)(&r.Cancel)}
 }
 
 var (
@@ -123,85 +133,40 @@ var (
 )
 
 var nodes = newTable("node", `id name started_at heartbeat_at lease_until dead`,
-	func(r *durable.NodeRow) []any {
-		return []any{&r.ID, &r.Name, (*instant)(&r.StartedAt), (*instant)(&r.Heartbeat), (*instant)(&r.LeaseUntil), &r.Dead}
+	func(r *durable.NodeRow) []field {
+		return []field{(*text)(&r.ID), (*text)(&r.Name), (*instant)(&r.StartedAt), (*instant)(&r.Heartbeat), (*instant)(&r.LeaseUntil), (*truth)(&r.Dead)}
 	})
 
 var leases = newTable("lease", `name holder token lease_until`,
-	func(r *durable.LeaseRow) []any {
-		return []any{&r.Name, &r.Holder, &r.Token, (*instant)(&r.Until)}
+	func(r *durable.LeaseRow) []field {
+		return []field{(*text)(&r.Name), (*text)(&r.Holder), (*big)(&r.Token), (*instant)(&r.Until)}
 	})
 
-// An instant is stored as microseconds since 1970 UTC, the zero Time as NULL.
-type instant time.Time
+// The own functions make rows independent of the caller's, and what they will be
+// when they are read.
 
-func (i *instant) Scan(src any) error {
-	if src == nil {
-		*i = instant{}
+func ownTrigger(t durable.TriggerRow) durable.TriggerRow {
+	t.Data = own(t.Data)
+	t.DueAt, t.PrevAt, t.ScheduledAt = stored(t.DueAt), stored(t.PrevAt), stored(t.ScheduledAt)
+	return t
+}
+
+func ownRun(r durable.RunRow) durable.RunRow {
+	r.Data = own(r.Data)
+	r.ScheduledAt, r.StartedAt, r.EndedAt = stored(r.ScheduledAt), stored(r.StartedAt), stored(r.EndedAt)
+	return r
+}
+
+func own(data []byte) []byte {
+	if len(data) == 0 {
 		return nil
 	}
-	n, err := integer(src)
-	*i = instant(fromMicros(n))
-	return err
+	return bytes.Clone(data)
 }
 
-// A moment is an instant that is never NULL, since rows are in its order.
-type moment time.Time
-
-func (m *moment) Scan(src any) error {
-	n, err := integer(src)
-	*m = moment(fromMicros(n))
-	return err
-}
-
-// fromMicros gives back the zero Time too.
-func fromMicros(n int64) time.Time { return time.UnixMicro(n).UTC() }
-
-// integer reads what drivers make of a BIGINT.
-func integer(src any) (int64, error) {
-	switch n := src.(type) {
-	case int64:
-		return n, nil
-	case uint64:
-		return int64(n), nil
-	case []byte:
-		return strconv.ParseInt(string(n), 10, 64)
-	case string:
-		return strconv.ParseInt(n, 10, 64)
+func stored(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
 	}
-	return 0, fmt.Errorf("sqlstore: %T where an integer was expected", src)
-}
-
-// value is what is written for a field: string, int64, []byte or nil.
-func value(pointer any) any {
-	switch p := pointer.(type) {
-	case *string:
-		return *p
-	case *int64:
-		return *p
-	case *int:
-		return int64(*p)
-	case *bool:
-		if *p {
-			return int64(1)
-		}
-		return int64(0)
-	case *[]byte:
-		if len(*p) == 0 {
-			return nil
-		}
-		return *p
-	case *instant:
-		if time.Time(*p).IsZero() {
-			return nil
-		}
-		return time.Time(*p).UnixMicro()
-	case *moment:
-		return time.Time(*p).UnixMicro()
-	}
-	v, err := driver.DefaultParameterConverter.ConvertValue(reflect.ValueOf(pointer).Elem().Interface())
-	if err != nil {
-		panic(err) // a field of a type that no column has
-	}
-	return v
+	return fromMicros(t.UnixMicro())
 }

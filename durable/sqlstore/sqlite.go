@@ -14,10 +14,10 @@ func SQLite() Dialect {
 	d := Dialect{
 		name:          "sqlite",
 		immediate:     true,
-		returning:     true,
 		then:          " CROSS JOIN ",
 		whereTrue:     " WHERE 1 = 1", // else ON CONFLICT would be taken for a join's
 		transactional: true,
+		first:         func(query string, _ int) string { return query + " LIMIT ?" },
 		literal:       func(s string) string { return "CAST(" + hexOf(s) + " AS TEXT)" },
 		batch:         sqliteBatch,
 		among: func(column string, list []string) (string, []any) {
@@ -29,7 +29,7 @@ func SQLite() Dialect {
 			// The batch comes first, as CROSS JOIN says, and the primary key second.
 			return "DELETE FROM " + table + " WHERE id IN (SELECT t.id FROM " + batch + " CROSS JOIN " + table + " AS t WHERE " + on + ")"
 		},
-		addFence: returningFence,
+		number: []string{"UPDATE {fence} SET number = number + 1 RETURNING number"},
 	}
 	d.source, d.update = sourceOf(d.batch), updateFrom(d.batch)
 	return d
@@ -90,5 +90,3 @@ func updateFrom(batch func([]column, [][]any) (string, []any)) func(string, []co
 		return "UPDATE " + table + " AS t SET " + strings.Join(list, ", ") + " FROM " + from + " WHERE " + on, args
 	}
 }
-
-const returningFence = " ON CONFLICT (job) DO UPDATE SET fence = t.fence + excluded.fence RETURNING job, fence"

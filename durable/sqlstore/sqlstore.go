@@ -14,16 +14,14 @@
 // order, is what keeps nodes apart and does without deadlocks:
 //
 //	claim   trigger rows (passes over locked ones)
+//	        jobs, shared with other claims (likewise)
 //	        gates of jobs that do not allow concurrency or are paused (likewise)
-//	        fences, in order of name: the last thing before the commit
 //	finish  gates of exclusive runs and of triggers that wait, in order of name
 //	        run rows, trigger rows
-//	edit    the job's gate, then its rows; the job's fence, if it no longer allows
-//	        concurrency
+//	edit    the job's gate, then its rows; the job for itself alone, if it no longer
+//	        allows concurrency
 //
-// A claim waits for fences only, and who has these waits for nothing. Fences are not
-// in the gate's row, since claims of jobs that allow concurrency would have to wait
-// there for an edit that waits for their triggers.
+// A claim waits for nobody.
 //
 // On SQLite there is one writer at a time, which needs none of this.
 //

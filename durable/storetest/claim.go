@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
@@ -40,6 +42,7 @@ var claims = []promise{
 		w.want("what Plan saw", saw, []durable.Due{{Now: w.now(), Trigger: trigger, Job: job}})
 	}},
 	{"a verdict becomes true", claimBecomesTrue},
+	{"a run need not have what its one-shot trigger has", claimRunOfOneShot},
 	{"a deleted trigger is gone", func(w *world) {
 		w.node("n")
 		w.job("a")
@@ -245,6 +248,55 @@ func claimBecomesTrue(w *world) {
 	after.Version = before.Version + 1
 	w.want("the job's state", w.state("a"), durable.JobState{Job: job, Triggers: []durable.TriggerRow{after}, Running: []durable.RunRow{run}})
 	w.want("Runs", w.runs(durable.RunQuery{}), []durable.RunRow{run})
+}
+
+// claimRunOfOneShot has runs that have all of their one-shot trigger, and some that differ
+// in one thing each.
+func claimRunOfOneShot(w *world) {
+	w.node("n")
+	w.job("a", concurrent)
+	changes := []change[durable.RunRow]{
+		func(*durable.RunRow) {},
+		func(r *durable.RunRow) { r.ID = w.id() },
+		func(r *durable.RunRow) { r.TriggerID = w.id() },
+		func(r *durable.RunRow) { r.Trigger = "another" },
+		func(r *durable.RunRow) { r.Kind = durable.KindRecovery },
+		func(r *durable.RunRow) { r.ScheduledAt = r.ScheduledAt.Add(time.Microsecond) },
+		func(r *durable.RunRow) { r.ScheduledAt = time.Time{} },
+		func(r *durable.RunRow) { r.Attempt++ },
+		func(r *durable.RunRow) { r.RetryOf = "another" },
+		func(r *durable.RunRow) { r.IdempotencyKey = "another" },
+		func(r *durable.RunRow) { r.Priority++ },
+		func(r *durable.RunRow) { r.Data = []byte(`{"k":"another"}`) },
+		func(r *durable.RunRow) { r.Data = nil },
+		func(r *durable.RunRow) { r.Passed, r.Recover, r.Exclusive, r.Message = 7, true, true, "m" },
+		func(*durable.RunRow) {},
+	}
+	runs := map[string]*durable.RunRow{} // by trigger
+	var want []durable.RunRow
+	for _, f := range changes {
+		one := w.oneShot("a", w.now(), func(t *durable.TriggerRow) {
+			t.Kind, t.Attempt, t.Priority, t.Data = durable.KindRetry, 3, 4, []byte(`{"k":"v"}`)
+			t.Origin, t.RetryOf, t.IdempotencyKey, t.ScheduledAt = "t", "first", "key", w.in(-time.Hour)
+		})
+		w.add("a", one)
+		run := w.runOf(durable.Due{Trigger: one, Job: durable.JobRow{AllowConcurrent: true}})
+		f(run)
+		runs[one.ID], want = run, append(want, *run)
+	}
+	res := w.claimWith(durable.ClaimRequest{Node: "n", Limit: 100, Handlers: []string{"h"}, Plan: func(d durable.Due) durable.Verdict {
+		return durable.Verdict{Delete: true, Run: runs[d.Trigger.ID]}
+	}})
+	got := w.runsOf(res)
+	w.want("claimed", len(got), len(changes))
+	for k := range want {
+		want[k].Node, want[k].StartedAt, want[k].Fence = "n", w.now(), got[k].Fence
+	}
+	w.want("Claim", got, want)
+	state := w.state("a")
+	slices.SortFunc(want, func(a, b durable.RunRow) int { return cmp.Compare(a.ID, b.ID) })
+	w.want("triggers left", len(state.Triggers), 0)
+	w.want("active runs", state.Running, want)
 }
 
 func claimTellsParked(w *world) {

@@ -102,15 +102,6 @@ var edits = []promise{
 		res := w.claimWith(durable.ClaimRequest{Node: "n", Limit: 5, Handlers: []string{"new"}, Plan: w.plan})
 		w.want("runs of the new handler", len(res.Claimed), 2)
 	}},
-	{"a change of AllowConcurrent shows in the versions of one-shot triggers", func(w *world) {
-		w.job("a")
-		one := w.oneShot("a", w.now())
-		w.add("a", one)
-		w.edit("a", func(e *durable.Edit) { e.Job.AllowConcurrent = true })
-		if v := w.row("a", one.Name).Version; v <= 1 {
-			w.Errorf("Version = %d, want more than 1", v)
-		}
-	}},
 	{"Release sets waiting what was blocked or paused with the job", func(w *world) {
 		w.job("a")
 		w.job("b")

@@ -223,7 +223,7 @@ var purges = []promise{
 		w.want("Purge before the end", w.purge(durable.PurgeRequest{Before: w.now()}), 0)
 		w.want("Purge before a later instant", w.purge(durable.PurgeRequest{Before: w.in(time.Microsecond), OlderThan: time.Hour}), 1)
 	}},
-	{"the limit leaves the newest ends", func(w *world) {
+	{"the limit leaves the runs that started last", func(w *world) {
 		w.node("n")
 		w.job("a", concurrent)
 		for range 5 {
@@ -241,7 +241,7 @@ var purges = []promise{
 		for _, r := range w.runs(durable.RunQuery{}) {
 			left = append(left, r.ID)
 		}
-		w.want("runs left", left, []string{runs[2].ID, runs[3].ID, runs[4].ID})
+		w.want("runs left", left, []string{runs[0].ID, runs[1].ID, runs[2].ID})
 	}},
 	{"single runs are purged by ID, whatever their age", func(w *world) {
 		all := w.history()

@@ -224,7 +224,8 @@ func (w *world) runOf(d durable.Due) *durable.RunRow {
 		Recover: d.Job.RequestsRecovery,
 	}
 	if t.OneShot() {
-		run.ID, run.Trigger = t.ID, ""
+		run.ID, run.Trigger, run.ScheduledAt = t.ID, t.Origin, t.ScheduledAt
+		run.Attempt, run.RetryOf, run.IdempotencyKey = t.Attempt, t.RetryOf, t.IdempotencyKey
 	} else {
 		run.ID = runID(t)
 	}

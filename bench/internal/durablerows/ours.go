@@ -196,7 +196,7 @@ func (s *stored) turn(ctx context.Context, node string) (int, error) {
 func planOneShot(d durable.Due) durable.Verdict {
 	t := d.Trigger
 	return durable.Verdict{Delete: true, Run: &durable.RunRow{
-		ID: t.ID, Job: t.Job, Trigger: t.Name, Kind: t.Kind, ScheduledAt: t.ScheduledAt, Attempt: t.Attempt,
+		ID: t.ID, Job: t.Job, Trigger: t.Origin, Kind: t.Kind, ScheduledAt: t.ScheduledAt, Attempt: t.Attempt,
 		IdempotencyKey: t.IdempotencyKey, Data: t.Data, Priority: t.Priority, TriggerID: t.ID,
 	}}
 }

@@ -28,11 +28,10 @@ CREATE TABLE IF NOT EXISTS {gate} (
 	job VARBINARY(512) NOT NULL PRIMARY KEY
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
--- The job's last fencing token. Claims take theirs as the last thing they do. It outlives
--- the job.
+-- Gives numbers, of which fencing tokens are made. It is empty: nobody waits for the next
+-- value of its key.
 CREATE TABLE IF NOT EXISTS {fence} (
-	job VARBINARY(512) NOT NULL PRIMARY KEY,
-	fence BIGINT NOT NULL
+	number BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
 -- When. Instants are microseconds since 1970 UTC; states and kinds are the numbers of
@@ -93,8 +92,7 @@ CREATE TABLE IF NOT EXISTS {run} (
 	is_exclusive SMALLINT NOT NULL,
 	to_recover SMALLINT NOT NULL,
 	to_cancel SMALLINT NOT NULL,
-	INDEX {prefix}run_job (job, id),
-	INDEX {prefix}run_node (node, id)
+	INDEX {prefix}run_job (job, id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
 -- Ended runs.
@@ -125,7 +123,6 @@ CREATE TABLE IF NOT EXISTS {history} (
 	to_recover SMALLINT NOT NULL,
 	to_cancel SMALLINT NOT NULL,
 	INDEX {prefix}history_started (started_at, id),
-	INDEX {prefix}history_ended (ended_at, id),
 	INDEX {prefix}history_job (job, started_at, id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 

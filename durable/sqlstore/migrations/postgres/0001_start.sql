@@ -28,12 +28,8 @@ CREATE TABLE IF NOT EXISTS {gate} (
 	job text COLLATE "C" NOT NULL PRIMARY KEY
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
--- The job's last fencing token. Claims take theirs as the last thing they do. It outlives
--- the job.
-CREATE TABLE IF NOT EXISTS {fence} (
-	job text COLLATE "C" NOT NULL PRIMARY KEY,
-	fence bigint NOT NULL
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+-- Fencing tokens are made of its numbers.
+CREATE SEQUENCE IF NOT EXISTS {fence};
 
 -- When. Instants are microseconds since 1970 UTC; states and kinds are the numbers of
 -- durable.TriggerState and durable.Kind.
@@ -99,8 +95,6 @@ CREATE TABLE IF NOT EXISTS {run} (
 
 CREATE INDEX IF NOT EXISTS {prefix}run_job ON {run} (job, id);
 
-CREATE INDEX IF NOT EXISTS {prefix}run_node ON {run} (node, id);
-
 -- Ended runs.
 CREATE TABLE IF NOT EXISTS {history} (
 	id text COLLATE "C" NOT NULL PRIMARY KEY,
@@ -131,8 +125,6 @@ CREATE TABLE IF NOT EXISTS {history} (
 );
 
 CREATE INDEX IF NOT EXISTS {prefix}history_started ON {history} (started_at, id);
-
-CREATE INDEX IF NOT EXISTS {prefix}history_ended ON {history} (ended_at, id);
 
 CREATE INDEX IF NOT EXISTS {prefix}history_job ON {history} (job, started_at, id);
 

@@ -28,12 +28,12 @@ CREATE TABLE IF NOT EXISTS {gate} (
 	job TEXT NOT NULL PRIMARY KEY
 ) WITHOUT ROWID;
 
--- The job's last fencing token. Claims take theirs as the last thing they do. It outlives
--- the job.
+-- The last number that was taken. Fencing tokens are made of them.
 CREATE TABLE IF NOT EXISTS {fence} (
-	job TEXT NOT NULL PRIMARY KEY,
-	fence INTEGER NOT NULL
-) WITHOUT ROWID;
+	number INTEGER NOT NULL
+);
+
+INSERT INTO {fence} (number) SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM {fence});
 
 -- When. Instants are microseconds since 1970 UTC; states and kinds are the numbers of
 -- durable.TriggerState and durable.Kind.
@@ -99,8 +99,6 @@ CREATE TABLE IF NOT EXISTS {run} (
 
 CREATE INDEX IF NOT EXISTS {prefix}run_job ON {run} (job, id);
 
-CREATE INDEX IF NOT EXISTS {prefix}run_node ON {run} (node, id);
-
 -- Ended runs.
 CREATE TABLE IF NOT EXISTS {history} (
 	id TEXT NOT NULL PRIMARY KEY,
@@ -131,8 +129,6 @@ CREATE TABLE IF NOT EXISTS {history} (
 );
 
 CREATE INDEX IF NOT EXISTS {prefix}history_started ON {history} (started_at, id);
-
-CREATE INDEX IF NOT EXISTS {prefix}history_ended ON {history} (ended_at, id);
 
 CREATE INDEX IF NOT EXISTS {prefix}history_job ON {history} (job, started_at, id);
 
