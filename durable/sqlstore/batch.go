@@ -55,6 +55,20 @@ func valuesOf[T any](of table[T], rows []T) [][]any {
 	return values
 }
 
+// removeByID deletes rows of a table, and gives the number of those that were there.
+func (t *txn) removeByID(table string, ids []string) (int, error) {
+	sum := 0
+	for part := range slices.Chunk(ids, batchRows) {
+		statement, args := t.dialect.removeByID(table, part)
+		n, err := t.exec(statement, args...)
+		if err != nil {
+			return 0, err
+		}
+		sum += int(n)
+	}
+	return sum, nil
+}
+
 // columnsOf are columns by name.
 func columnsOf[T any](of table[T], list ...string) []column {
 	columns := make([]column, len(list))

@@ -108,6 +108,8 @@ type claiming struct {
 	jobs map[string]durable.JobRow
 	busy map[string]bool // exclusive jobs with an active run
 	left map[string]bool // jobs that somebody else has locked
+	// number is the claim's, of which its fences are made, 0 for none yet.
+	number int64
 
 	was, is []durable.TriggerRow // triggers that change
 	gone    [][]any              // ID and version of triggers that go
@@ -120,14 +122,17 @@ type claiming struct {
 // ID: it was added again by somebody who could not see the run yet, and would be in
 // everybody's way for ever.
 func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult, known bool) error {
-	found, err := t.candidates(r, due)
+	c := &claiming{
+		txn: t, node: r.Node, res: res,
+		jobs: map[string]durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{},
+	}
+	found, err := c.candidates(r, due)
 	if err == nil && known {
 		found, err = t.dropKnown(found)
 	}
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	c := &claiming{txn: t, node: r.Node, res: res}
 	if err := c.lockJobs(found); err != nil {
 		return err
 	}
@@ -137,25 +142,37 @@ func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult, 
 	return c.carryOut()
 }
 
-// candidates locks due triggers, in the order of claims. There are none for a node that
-// has died meanwhile.
-func (t *txn) candidates(r *durable.ClaimRequest, due due) ([]durable.TriggerRow, error) {
-	which, args := t.eligible(r)
+// candidates locks due triggers, in the order of claims, and shares their jobs where that
+// is done by a function: see shareJobs. There are none for a node that has died meanwhile.
+// The index begins with what is left of rows that are gone: to look from due on passes
+// over that.
+func (c *claiming) candidates(r *durable.ClaimRequest, due due) ([]durable.TriggerRow, error) {
+	which, args := c.eligible(r)
 	var found []durable.TriggerRow
+	row, into := triggers.reader()
+	var shared truth
+	into = append(into, &shared)
 	for p := priorities - 1; p >= 0 && len(found) < r.Limit; p-- {
-		if due[p].IsZero() || due[p].After(t.now) {
+		if due[p].IsZero() || due[p].After(c.now) {
 			continue
 		}
-		query := triggers.from() + "{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
-			" AND due_at <= ? AND " + which +
+		from := triggers.from() + "{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
+			" AND due_at >= ? AND due_at <= ? AND " + which +
 			" AND EXISTS (SELECT 1 FROM {node} WHERE id = ? AND dead = 0 AND lease_until > {now}){timeouts} ORDER BY due_at, id"
 		n := r.Limit - len(found)
-		some, err := readAll(t.ctx, t.Store, t.q, triggers, t.dialect.first(query, n),
-			slices.Concat([]any{t.now.UnixMicro()}, args, []any{r.Node, n}))
+		found = slices.Grow(found, n)
+		args := slices.Concat([]any{due[p].UnixMicro(), c.now.UnixMicro()}, args, []any{r.Node, n})
+		err := each(c.ctx, c.Store, c.q, c.dialect.first(triggers.own(), from, n), args, func(rows *sql.Rows) error {
+			err := rows.Scan(into...)
+			found = append(found, *row)
+			if !shared {
+				c.left[row.Job] = true
+			}
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, some...)
 	}
 	return found, nil
 }
@@ -173,8 +190,7 @@ func (t *txn) dropKnown(found []durable.TriggerRow) ([]durable.TriggerRow, error
 	if err != nil || len(known) == 0 {
 		return found, err
 	}
-	where, args = t.dialect.among("id", known)
-	_, err = t.exec("DELETE FROM {trigger} WHERE "+where, args...)
+	_, err = t.removeByID("{trigger}", known)
 	return slices.DeleteFunc(found, func(r durable.TriggerRow) bool { return slices.Contains(known, r.ID) }), err
 }
 
@@ -184,9 +200,10 @@ func (t *txn) dropKnown(found []durable.TriggerRow) ([]durable.TriggerRow, error
 func (c *claiming) lockJobs(found []durable.TriggerRow) error {
 	names := map[string]bool{}
 	for i := range found {
-		names[found[i].Job] = true
+		if job := found[i].Job; !c.left[job] {
+			names[job] = true
+		}
 	}
-	c.jobs, c.busy, c.left = map[string]durable.JobRow{}, map[string]bool{}, map[string]bool{}
 	if err := c.shareJobs(slices.Sorted(maps.Keys(names))); err != nil {
 		return err
 	}
@@ -209,7 +226,7 @@ func (c *claiming) lockJobs(found []durable.TriggerRow) error {
 		delete(c.jobs, name)
 	}
 	// What they were before the lock may be over.
-	if err := c.loadJobs(locked); err != nil {
+	if err := c.loadJobs(locked, ""); err != nil {
 		return err
 	}
 	where, args := c.dialect.among("job", locked)
@@ -224,36 +241,31 @@ func (c *claiming) lockJobs(found []durable.TriggerRow) error {
 // doing so until the claim has been committed: whoever then sees the job as exclusive
 // sees the runs of this claim.
 func (c *claiming) shareJobs(names []string) error {
-	if c.dialect.share == nil {
-		return c.loadJobs(names)
-	}
-	where, args := c.dialect.among("name", names)
-	shared, err := c.texts(c.dialect.share("SELECT name FROM {job}{primary} WHERE "+where), args...)
-	if err != nil {
+	if err := c.loadJobs(names, "{share}"); err != nil || c.dialect.share == "" || len(c.jobs) == len(names) {
 		return err
 	}
-	if len(shared) < len(names) {
-		there, err := c.texts("SELECT name FROM {job} WHERE "+where, args...)
-		if err != nil {
-			return err
-		}
-		for _, name := range there {
-			c.left[name] = !slices.Contains(shared, name)
-		}
+	where, args := c.dialect.among("name", names)
+	there, err := c.texts("SELECT name FROM {job} WHERE "+where, args...)
+	for _, name := range there {
+		_, ours := c.jobs[name]
+		c.left[name] = !ours
 	}
-	return c.loadJobs(shared)
+	return err
 }
 
-func (c *claiming) loadJobs(names []string) error {
+// loadJobs reads jobs, and takes a number, if a query can have one besides.
+func (c *claiming) loadJobs(names []string, lock string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	where, args := c.dialect.among("name", names)
-	rows, err := find(c.ctx, c.Store, c.q, jobs, " WHERE "+where, args...)
-	for _, j := range rows {
-		c.jobs[j.Name] = j
-	}
-	return err
+	row, into := jobs.reader()
+	into = append(into, &c.number)
+	return each(c.ctx, c.Store, c.q, "SELECT "+jobs.own()+", {number}"+jobs.from()+"{primary} WHERE "+where+lock, args, func(rows *sql.Rows) error {
+		err := rows.Scan(into...)
+		c.jobs[row.Name] = *row
+		return err
+	})
 }
 
 // gates locks gates, in order of name, and gives those that it has. Missing ones it

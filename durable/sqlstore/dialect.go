@@ -28,17 +28,17 @@ type Dialect struct {
 	due        string // after the trigger table's name: go by its index for due rows
 	ofJob      string // likewise: by that of a job's rows
 
-	// first are the first rows of a query, at most as many as one more parameter at the
-	// end says; n is what that is going to be. Rows are locked, as by skip.
-	first func(query string, n int) string
+	// first are the first rows of a query for triggers, at most as many as one more
+	// parameter at the end says; n is what that is going to be. Rows are locked, as by
+	// skip. One more column tells whether the job is shared from then on with other claims,
+	// or 1 if share does that.
+	first func(columns, from string, n int) string
 	// literal writes s into a statement, without "?", "{" and the like.
 	literal func(s string) string
 	// among is the condition that column is one of list.
 	among func(column string, list []string) (string, []any)
 	// batch is a table v of these rows, for FROM.
 	batch func(columns []column, rows [][]any) (string, []any)
-	// source is the rows for an INSERT.
-	source func(columns []column, rows [][]any) (string, []any)
 	// ignore ends an INSERT so that known keys are passed over. After a join it has
 	// to come after whereTrue.
 	ignore    func(key string) string
@@ -48,20 +48,44 @@ type Dialect struct {
 	update func(table string, columns []column, rows [][]any, versioned bool) (string, []any)
 	// remove deletes rows of table t that match the batch v.
 	remove func(table, batch, on string) string
-	// share makes of a query for names of jobs one that also shares them with other
-	// claims, and passes over those that an edit has to itself; unshare waits for those
-	// who share a job. nil and "" where there is no need.
-	share   func(query string) string
-	unshare string
-	// number are statements of which the last is a query for a number larger than all
-	// before.
-	number []string
+	// listJoins has rows that are to be deleted by a list of IDs be found by a join with
+	// it: a list that is a good part of a small table has MariaDB read all of it, and wait
+	// for what others have locked.
+	listJoins bool
+	// share, after a SELECT of jobs, shares them with other claims, and passes over those
+	// that an edit has to itself; unshare waits for those who share a job.
+	share, unshare string
+	// number is an expression, and numbers are statements of which the last is a query, for
+	// a number larger than all before. The expression may be 0 instead.
+	number  string
+	numbers []string
 
 	// The migrations' lock, on one connection. lockMigration may be "" if the
 	// transaction is lock enough; %s is its name. transactional tells that
 	// statements that change the schema can be part of a transaction.
 	lockMigration, unlockMigration string
 	transactional                  bool
+}
+
+// removeByID deletes rows by ID.
+func (d *Dialect) removeByID(table string, ids []string) (string, []any) {
+	if !d.listJoins {
+		where, args := d.among("id", ids)
+		return "DELETE FROM " + table + " WHERE " + where, args
+	}
+	rows := make([][]any, len(ids))
+	for i, id := range ids {
+		rows[i] = []any{id}
+	}
+	batch, args := d.batch([]column{{"id", short}}, rows)
+	return d.remove(table, batch, "t.id = v.id"), args
+}
+
+// source selects an INSERT's rows from a batch. WHERE keeps SQLite from taking ON CONFLICT
+// for a join's.
+func (d *Dialect) source(columns []column, rows [][]any) (string, []any) {
+	from, args := d.batch(columns, rows)
+	return "SELECT " + names(columns, "v.") + " FROM " + from + " WHERE 1 = 1", args
 }
 
 func hexOf(s string) string { return "x'" + hex.EncodeToString([]byte(s)) + "'" }

@@ -205,8 +205,7 @@ func (t *txn) dropTriggers(job string, was, e *durable.Edit) error {
 		}
 	}
 	if len(gone) > 0 {
-		where, args := t.dialect.among("id", gone)
-		if _, err := t.exec(`DELETE FROM {trigger} WHERE `+where, args...); err != nil {
+		if _, err := t.removeByID("{trigger}", gone); err != nil {
 			return err
 		}
 	}

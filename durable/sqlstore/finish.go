@@ -249,8 +249,7 @@ func (t *txn) moveRuns(rows [][]any, known bool, taken func(ownership)) error {
 	if _, err := t.exec(into+"SELECT "+moved+source+end, args...); err != nil {
 		return err
 	}
-	where, args := t.dialect.among("id", ids)
-	_, err := t.exec("DELETE FROM {run} WHERE "+where, args...)
+	_, err := t.removeByID("{run}", ids)
 	return err
 }
 

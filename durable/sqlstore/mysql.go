@@ -1,8 +1,6 @@
 package sqlstore
 
 import (
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +25,10 @@ func MySQL() Dialect {
 		primary: " FORCE INDEX (PRIMARY)",
 		due:     " FORCE INDEX ({prefix}trigger_due)",
 		// Without it one job with a million triggers has it scan the table for any job.
-		ofJob:   " FORCE INDEX ({prefix}trigger_job)",
-		first:   func(query string, _ int) string { return query + " LIMIT ?{skip}" },
+		ofJob: " FORCE INDEX ({prefix}trigger_job)",
+		first: func(columns, from string, _ int) string {
+			return "SELECT " + columns + ", 1" + from + " LIMIT ?{skip}"
+		},
 		literal: hexOf,
 		among: func(column string, list []string) (string, []any) {
 			if len(list) == 0 {
@@ -46,17 +46,18 @@ func MySQL() Dialect {
 			}
 			return "(" + strings.Join(parts, " OR ") + ")", nil
 		},
-		batch:  mysqlBatch,
-		then:   " STRAIGHT_JOIN ",
-		source: mysqlSource,
+		batch:     mysqlBatch,
+		then:      " STRAIGHT_JOIN ",
+		listJoins: true,
 		// Not INSERT IGNORE, which makes errors warnings.
 		ignore: func(key string) string { return " ON DUPLICATE KEY UPDATE " + key + " = VALUES(" + key + ")" },
 		update: mysqlUpdate,
 		remove: func(table, batch, on string) string {
 			return "DELETE t FROM " + batch + " STRAIGHT_JOIN " + table + " AS t FORCE INDEX (PRIMARY) ON " + on
 		},
-		share: func(query string) string { return query + shareSkip },
-		number: []string{
+		share:  shareSkip,
+		number: "0",
+		numbers: []string{
 			"INSERT INTO {fence} () VALUES ()",
 			"DELETE FROM {fence} WHERE number = LAST_INSERT_ID()",
 			"SELECT LAST_INSERT_ID()",
@@ -70,66 +71,37 @@ func MySQL() Dialect {
 // MariaDB has for it and MySQL takes for a comment, and the other way round.
 const shareSkip = " /*M! LOCK IN SHARE MODE SKIP LOCKED */ /*!80001 FOR SHARE SKIP LOCKED */"
 
-// mysqlBatch gives a batch as JSON. The columns have types, so that the join goes by
-// the key; blobs are in hexadecimal digits.
+// mysqlBatch gives what differs in a batch's rows as JSON. The columns have types, so that
+// a join goes by the key; blobs are in hexadecimal digits.
 func mysqlBatch(columns []column, rows [][]any) (string, []any) {
-	return jsonTable(columns, rows) + " AS v", []any{jsonOf(rows)}
-}
-
-func jsonTable(columns []column, rows [][]any) string {
 	types := [...]string{
 		short: "VARCHAR(512) CHARACTER SET utf8mb4", long: "LONGTEXT CHARACTER SET utf8mb4",
 		number: "BIGINT", blob: "LONGTEXT CHARACTER SET utf8mb4",
 	}
-	list := make([]string, len(columns))
-	for i, c := range columns {
-		list[i] = c.name + " " + types[c.kind] + " PATH '$[" + strconv.Itoa(i) + "]'"
-	}
-	return "JSON_TABLE(?, '$[*]' COLUMNS (" + strings.Join(list, ", ") + "))"
-}
-
-func jsonOf(rows [][]any) string {
-	plain := make([][]any, len(rows))
-	for i, r := range rows {
-		plain[i] = make([]any, len(r))
-		for j, v := range r {
-			plain[i][j] = v
-			if b, ok := v.([]byte); ok {
-				plain[i][j] = hex.EncodeToString(b)
-			}
-		}
-	}
-	text, err := json.Marshal(plain)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
-	return string(text)
-}
-
-// mysqlSource has what is the same in all rows in the SELECT, not in the JSON.
-func mysqlSource(columns []column, rows [][]any) (string, []any) {
 	places, constants := varying(columns, rows)
-	list := make([]string, len(columns))
+	var list, paths []string
 	var args []any
+	plain := len(constants) == 0
 	for _, c := range constants {
-		list[c] = "?"
+		list = append(list, "? AS "+columns[c].name)
 		args = append(args, rows[0][c])
 	}
-	some := make([]column, len(places))
-	values := make([][]any, len(rows))
 	for i, c := range places {
-		some[i] = columns[c]
-		if list[c] = "v." + columns[c].name; columns[c].kind == blob {
-			list[c] = "UNHEX(v." + columns[c].name + ")"
+		name := columns[c].name
+		paths = append(paths, name+" "+types[columns[c].kind]+" PATH '$["+strconv.Itoa(i)+"]'")
+		if columns[c].kind == blob {
+			name, plain = "UNHEX(j."+name+") AS "+name, false
+		} else {
+			name = "j." + name
 		}
+		list = append(list, name)
 	}
-	for r := range rows {
-		for _, c := range places {
-			values[r] = append(values[r], rows[r][c])
-		}
+	from := "JSON_TABLE(?, '$[*]' COLUMNS (" + strings.Join(paths, ", ") + ")) AS "
+	args = append(args, jsonOf(places, rows))
+	if plain {
+		return from + "v", args
 	}
-	from, batch := mysqlBatch(some, values)
-	return "SELECT " + strings.Join(list, ", ") + " FROM " + from + " WHERE 1 = 1", append(args, batch...)
+	return "(SELECT " + strings.Join(list, ", ") + " FROM " + from + "j) AS v", args
 }
 
 // mysqlUpdate is an UPDATE of one table, with a CASE for what differs. One that joins a

@@ -29,8 +29,9 @@ func PostgreSQL() Dialect {
 		skip:          " FOR UPDATE SKIP LOCKED",
 		// The limit inside tells the planner that there are few, and is one of a few texts,
 		// which stay prepared; the one outside keeps more from being locked.
-		first: func(query string, n int) string {
-			return "SELECT * FROM (" + query + " LIMIT " + strconv.Itoa(1<<bits.Len(uint(n-1))) + "{skip}) AS t LIMIT ?"
+		first: func(columns, from string, n int) string {
+			return "SELECT t.*, CAST(pg_try_advisory_xact_lock_shared(" + jobKey("t.job") + ") AS int) FROM (SELECT " +
+				columns + from + " LIMIT " + strconv.Itoa(1<<bits.Len(uint(n-1))) + "{skip}) AS t LIMIT ?"
 		},
 		literal: postgresLiteral,
 		among: func(column string, list []string) (string, []any) {
@@ -45,14 +46,12 @@ func PostgreSQL() Dialect {
 		},
 		// Not locks of rows: those are written down, and who wants a row alone waits
 		// for ever if there is always somebody who shares it.
-		share: func(query string) string {
-			return "SELECT name FROM (" + query + " OFFSET 0) AS j WHERE pg_try_advisory_xact_lock_shared(" + jobKey("name") + ")"
-		},
 		unshare:       "SELECT pg_advisory_xact_lock(" + jobKey("CAST(? AS text)") + ")",
-		number:        []string{"SELECT nextval('{fence}')"},
+		number:        "nextval('{fence}')",
+		numbers:       []string{"SELECT nextval('{fence}')"},
 		lockMigration: "SELECT pg_advisory_xact_lock(hashtext('%s'))",
 	}
-	d.source, d.update = sourceOf(d.batch), updateFrom(d.batch)
+	d.update = updateFrom(d.batch)
 	return d
 }
 

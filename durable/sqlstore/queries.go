@@ -234,7 +234,5 @@ func (t *txn) purge(r *durable.PurgeRequest) (int, error) {
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	which, args := t.dialect.among("id", ids)
-	n, err := t.exec("DELETE FROM {history} WHERE "+which, args...)
-	return int(n), err
+	return t.removeByID("{history}", ids)
 }

@@ -56,13 +56,14 @@ func newTable[T any](name, columns string, fields func(*T) []field) table[T] {
 	return t
 }
 
-// list is the columns for a SELECT.
+// list is the columns.
 func (t table[T]) list() string { return names(t.columns, "") }
 
-// from begins a SELECT of the table's columns.
-func (t table[T]) from() string {
-	return "SELECT " + names(t.columns, "t.") + " FROM {" + t.name + "} AS t"
-}
+// own is the columns as t's, for a SELECT.
+func (t table[T]) own() string { return names(t.columns, "t.") }
+
+// from is what follows the columns in a SELECT.
+func (t table[T]) from() string { return " FROM {" + t.name + "} AS t" }
 
 // values are the row's values, as they are written.
 func (t table[T]) values(row *T) []any {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,7 +18,7 @@ func SQLite() Dialect {
 		then:          " CROSS JOIN ",
 		whereTrue:     " WHERE 1 = 1", // else ON CONFLICT would be taken for a join's
 		transactional: true,
-		first:         func(query string, _ int) string { return query + " LIMIT ?" },
+		first:         func(columns, from string, _ int) string { return "SELECT " + columns + ", 1" + from + " LIMIT ?" },
 		literal:       func(s string) string { return "CAST(" + hexOf(s) + " AS TEXT)" },
 		batch:         sqliteBatch,
 		among: func(column string, list []string) (string, []any) {
@@ -29,9 +30,10 @@ func SQLite() Dialect {
 			// The batch comes first, as CROSS JOIN says, and the primary key second.
 			return "DELETE FROM " + table + " WHERE id IN (SELECT t.id FROM " + batch + " CROSS JOIN " + table + " AS t WHERE " + on + ")"
 		},
-		number: []string{"UPDATE {fence} SET number = number + 1 RETURNING number"},
+		number:  "0",
+		numbers: []string{"UPDATE {fence} SET number = number + 1 RETURNING number"},
 	}
-	d.source, d.update = sourceOf(d.batch), updateFrom(d.batch)
+	d.update = updateFrom(d.batch)
 	return d
 }
 
@@ -48,32 +50,31 @@ func SQLitePragmas() string {
 	return "_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(5000)&_txlock=immediate"
 }
 
+// sqliteBatch gives what differs in a batch's rows as JSON: a statement with a thousand
+// parameters takes longer to parse than to run. Only blobs cannot be had from JSON.
 func sqliteBatch(columns []column, rows [][]any) (string, []any) {
 	places, constants := varying(columns, rows)
 	var as []string
-	args := make([]any, 0, len(constants)+len(places)*len(rows))
+	var args []any
 	for _, c := range constants {
 		as = append(as, "? AS "+columns[c].name)
 		args = append(args, rows[0][c])
 	}
+	from, value := "json_each(?)", func(i int) string { return "json_extract(value, '$[" + strconv.Itoa(i) + "]')" }
+	if slices.ContainsFunc(places, func(c int) bool { return columns[c].kind == blob }) {
+		var values string
+		values, args = placeholders(args, places, rows)
+		from, value = "(VALUES "+values+")", func(i int) string { return "column" + strconv.Itoa(i+1) }
+	} else {
+		args = append(args, jsonOf(places, rows))
+	}
 	for i, c := range places {
-		as = append(as, "column"+strconv.Itoa(i+1)+" AS "+columns[c].name)
+		as = append(as, value(i)+" AS "+columns[c].name)
 	}
-	values, args := placeholders(args, places, rows)
-	return "(SELECT " + strings.Join(as, ", ") + " FROM (VALUES " + values + ")) AS v", args
+	return "(SELECT " + strings.Join(as, ", ") + " FROM " + from + ") AS v", args
 }
 
-// What follows serves PostgreSQL too.
-
-// sourceOf selects an INSERT's rows from a batch. WHERE keeps SQLite from taking ON
-// CONFLICT for a join's.
-func sourceOf(batch func([]column, [][]any) (string, []any)) func([]column, [][]any) (string, []any) {
-	return func(columns []column, rows [][]any) (string, []any) {
-		from, args := batch(columns, rows)
-		return "SELECT " + names(columns, "v.") + " FROM " + from + " WHERE 1 = 1", args
-	}
-}
-
+// updateFrom serves PostgreSQL too.
 func updateFrom(batch func([]column, [][]any) (string, []any)) func(string, []column, [][]any, bool) (string, []any) {
 	return func(table string, columns []column, rows [][]any, versioned bool) (string, []any) {
 		from, args := batch(columns, rows)

@@ -127,6 +127,8 @@ func newStore(dialect Dialect, opts []Option) (*Store, error) {
 		"{timeouts}", dialect.timeouts,
 		"{lock}", dialect.lock,
 		"{skip}", dialect.skip,
+		"{share}", dialect.share,
+		"{number}", strings.ReplaceAll(dialect.number, "{fence}", before+"fence"),
 		"{primary}", dialect.primary,
 		"{ofjob}", strings.ReplaceAll(dialect.ofJob, "{prefix}", s.prefix),
 		"{due}", strings.ReplaceAll(dialect.due, "{prefix}", s.prefix))...)

@@ -210,14 +210,9 @@ func each(ctx context.Context, s *Store, q querier, text string, args []any, f f
 
 // find reads rows of a table; text is what follows its columns.
 func find[T any](ctx context.Context, s *Store, q querier, t table[T], text string, args ...any) ([]T, error) {
-	return readAll(ctx, s, q, t, t.from()+text, args)
-}
-
-// readAll reads the rows of a query for a table's columns.
-func readAll[T any](ctx context.Context, s *Store, q querier, t table[T], text string, args []any) ([]T, error) {
 	var list []T
 	row, into := t.reader()
-	err := each(ctx, s, q, text, args, func(rows *sql.Rows) error {
+	err := each(ctx, s, q, "SELECT "+t.own()+t.from()+text, args, func(rows *sql.Rows) error {
 		err := rows.Scan(into...)
 		list = append(list, *row)
 		return err

@@ -171,8 +171,11 @@ func (c *claiming) moveTriggers(rows [][]any) error {
 	for i, r := range rows {
 		ids[i] = r[0].(string)
 	}
-	where, args := c.dialect.among("id", ids)
-	return c.all(rows, "DELETE FROM {trigger} WHERE "+where, args)
+	n, err := c.removeByID("{trigger}", ids)
+	if err == nil && n != len(rows) {
+		err = errChanged
+	}
+	return err
 }
 
 // ofOneNumber is how many fences there are of each number that the database gives.
@@ -182,29 +185,28 @@ const ofOneNumber = 1024
 // claims, and nobody waits for them: a token of each job's own would be a row that all
 // claims of a job have to wait for. The gates of exclusive jobs are locked by now.
 func (c *claiming) takeFences() error {
-	var first int64
 	for i := range c.runs {
-		if i%ofOneNumber == 0 {
-			number, err := c.number()
-			if err != nil {
+		if i > 0 && i%ofOneNumber == 0 {
+			c.number = 0
+		}
+		if c.number == 0 {
+			if err := c.takeNumber(); err != nil {
 				return err
 			}
-			first = number * ofOneNumber
 		}
-		c.runs[i].Fence = first + int64(i%ofOneNumber)
+		c.runs[i].Fence = c.number*ofOneNumber + int64(i%ofOneNumber)
 	}
 	return nil
 }
 
-// number is larger than any that was taken before.
-func (t *txn) number() (n int64, err error) {
-	statements := t.dialect.number
+// takeNumber takes one that is larger than any that was taken before.
+func (c *claiming) takeNumber() error {
+	statements := c.dialect.numbers
 	last := len(statements) - 1
 	for _, text := range statements[:last] {
-		if _, err := t.exec(text); err != nil {
-			return 0, err
+		if _, err := c.exec(text); err != nil {
+			return err
 		}
 	}
-	err = t.one([]any{&n}, statements[last])
-	return n, err
+	return c.one([]any{&c.number}, statements[last])
 }
