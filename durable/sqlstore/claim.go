@@ -299,6 +299,7 @@ func (t *txn) gates(names []string, lock string) ([]string, error) {
 
 // plan gets the verdicts.
 func (c *claiming) plan(found []durable.TriggerRow, plan func(durable.Due) durable.Verdict) error {
+	c.runs, c.from = make([]durable.RunRow, 0, len(found)), make([]int64, 0, len(found))
 	for i := range found {
 		row := &found[i]
 		if c.left[row.Job] {

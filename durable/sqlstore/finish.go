@@ -167,7 +167,7 @@ type ownership struct{ id, node string }
 func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 	own := make([]bool, len(ends))
 	place := make(map[ownership]int, len(ends)) // of the end that takes the row
-	var take []durable.RunRow
+	take := make([]*durable.RunRow, 0, len(ends))
 	for i := range ends {
 		e := &ends[i]
 		claim := ownership{e.Run.ID, e.Run.Node}
@@ -184,13 +184,12 @@ func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 			own[i] = kept
 		default:
 			place[claim] = i
-			take = append(take, e.Run)
+			take = append(take, &e.Run)
 		}
 	}
-	slices.SortFunc(take, func(a, b durable.RunRow) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(take, func(a, b *durable.RunRow) int { return strings.Compare(a.ID, b.ID) })
 	values := make([][]any, len(take))
-	for i := range take {
-		r := &take[i]
+	for i, r := range take {
 		values[i] = []any{r.ID, r.Node, int64(r.State), int64(r.Duration), string(r.Code), r.Message, r.Detail}
 	}
 	err := chunks(values, func(rows [][]any) error {

@@ -71,6 +71,7 @@ func (c *claiming) carryOut() error {
 	if isDuplicate(err) {
 		return fmt.Errorf("sqlstore: %w: %w", durable.ErrExists, err)
 	}
+	c.res.Claimed = make([]durable.Claimed, 0, len(c.runs))
 	for _, run := range c.runs {
 		job := c.jobs[run.Job]
 		job.Data = bytes.Clone(job.Data)
@@ -102,7 +103,7 @@ func (t *txn) all(rows [][]any, text string, args []any) error {
 // not be sent again.
 func (c *claiming) addRuns() error {
 	var others []durable.RunRow
-	var moved [][]any
+	moved := make([][]any, 0, len(c.runs))
 	for i := range c.runs {
 		if c.from[i] == 0 {
 			others = append(others, c.runs[i])
