@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// PostgreSQL is the dialect of PostgreSQL from 11, for any driver that takes strings
+// PostgreSQL is the dialect of PostgreSQL from 13, for any driver that takes strings
 // for arrays: jackc/pgx and lib/pq do.
 //
 // A transaction of the store that hears nothing from its process for 5 s is ended by

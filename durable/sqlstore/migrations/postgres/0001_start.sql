@@ -93,7 +93,7 @@ CREATE TABLE IF NOT EXISTS {run} (
 	to_cancel smallint NOT NULL
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
-CREATE INDEX IF NOT EXISTS {prefix}run_job ON {run} (job, id);
+CREATE INDEX IF NOT EXISTS {prefix}run_job ON {run} (job);
 
 -- Ended runs.
 CREATE TABLE IF NOT EXISTS {history} (
@@ -124,9 +124,9 @@ CREATE TABLE IF NOT EXISTS {history} (
 	to_cancel smallint NOT NULL
 );
 
-CREATE INDEX IF NOT EXISTS {prefix}history_started ON {history} (started_at, id);
+CREATE INDEX IF NOT EXISTS {prefix}history_started ON {history} (started_at);
 
-CREATE INDEX IF NOT EXISTS {prefix}history_job ON {history} (job, started_at, id);
+CREATE INDEX IF NOT EXISTS {prefix}history_job ON {history} (job, started_at);
 
 -- Processes.
 CREATE TABLE IF NOT EXISTS {node} (
