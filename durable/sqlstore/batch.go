@@ -21,7 +21,7 @@ func chunks(rows [][]any, f func([][]any) error) error {
 				case []byte:
 					size += 2 * len(v)
 				case string:
-					size += len(v)
+					size += 6 * len(v) // as JSON has what it must escape
 				}
 			}
 			n++

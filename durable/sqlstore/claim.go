@@ -126,21 +126,30 @@ func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult, 
 		txn: t, node: r.Node, res: res,
 		jobs: map[string]durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{},
 	}
-	found, err := c.candidates(r, due)
-	if err == nil && known {
-		found, err = t.dropKnown(found)
+	for {
+		found, err := c.candidates(r, due)
+		if err == nil && known {
+			found, err = t.dropKnown(found)
+		}
+		if err == nil {
+			err = c.lockJobs(found)
+		}
+		if err != nil {
+			return err
+		}
+		ours := slices.DeleteFunc(found, func(t durable.TriggerRow) bool { return c.left[t.Job] })
+		if len(ours) == 0 && len(found) >= min(r.Limit, mostCandidates) {
+			continue // behind those that somebody else has, there may be more
+		}
+		if err := c.plan(ours, r.Plan); err != nil {
+			return err
+		}
+		return c.carryOut()
 	}
-	if err != nil || len(found) == 0 {
-		return err
-	}
-	if err := c.lockJobs(found); err != nil {
-		return err
-	}
-	if err := c.plan(found, r.Plan); err != nil {
-		return err
-	}
-	return c.carryOut()
 }
+
+// mostCandidates bounds what a claim looks at, however much it may claim.
+const mostCandidates = 10_000
 
 // candidates locks due triggers, in the order of claims, and shares their jobs where that
 // is done by a function: see shareJobs. There are none for a node that has died meanwhile.
@@ -148,19 +157,24 @@ func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult, 
 // over that.
 func (c *claiming) candidates(r *durable.ClaimRequest, due due) ([]durable.TriggerRow, error) {
 	which, args := c.eligible(r)
+	if left := slices.Sorted(maps.Keys(c.left)); len(left) > 0 {
+		where, also := c.dialect.among("job", left)
+		which, args = which+" AND NOT ("+where+")", append(args, also...)
+	}
+	limit := min(r.Limit, mostCandidates)
 	var found []durable.TriggerRow
 	row, into := triggers.reader()
 	var shared truth
 	into = append(into, &shared)
-	for p := priorities - 1; p >= 0 && len(found) < r.Limit; p-- {
+	for p := priorities - 1; p >= 0 && len(found) < limit; p-- {
 		if due[p].IsZero() || due[p].After(c.now) {
 			continue
 		}
 		from := triggers.from() + "{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
 			" AND due_at >= ? AND due_at <= ? AND " + which +
 			" AND EXISTS (SELECT 1 FROM {node} WHERE id = ? AND dead = 0 AND lease_until > {now}){timeouts} ORDER BY due_at, id"
-		n := r.Limit - len(found)
-		found = slices.Grow(found, n)
+		n := limit - len(found)
+		found = slices.Grow(found, min(n, 1000))
 		args := slices.Concat([]any{due[p].UnixMicro(), c.now.UnixMicro()}, args, []any{r.Node, n})
 		err := each(c.ctx, c.Store, c.q, c.dialect.first(triggers.own(), from, n), args, func(rows *sql.Rows) error {
 			err := rows.Scan(into...)
@@ -222,7 +236,9 @@ func (c *claiming) lockJobs(found []durable.TriggerRow) error {
 		return err
 	}
 	for _, name := range toLock {
-		c.left[name] = !slices.Contains(locked, name)
+		if !slices.Contains(locked, name) {
+			c.left[name] = true
+		}
 		delete(c.jobs, name)
 	}
 	// What they were before the lock may be over.
@@ -247,8 +263,9 @@ func (c *claiming) shareJobs(names []string) error {
 	where, args := c.dialect.among("name", names)
 	there, err := c.texts("SELECT name FROM {job} WHERE "+where, args...)
 	for _, name := range there {
-		_, ours := c.jobs[name]
-		c.left[name] = !ours
+		if _, ours := c.jobs[name]; !ours {
+			c.left[name] = true
+		}
 	}
 	return err
 }
@@ -302,9 +319,6 @@ func (c *claiming) plan(found []durable.TriggerRow, plan func(durable.Due) durab
 	c.runs, c.from = make([]durable.RunRow, 0, len(found)), make([]int64, 0, len(found))
 	for i := range found {
 		row := &found[i]
-		if c.left[row.Job] {
-			continue
-		}
 		job := c.jobs[row.Job]
 		due := durable.Due{Now: c.now, Trigger: *row, Job: job}
 		due.Trigger.Data, due.Job.Data = bytes.Clone(row.Data), bytes.Clone(job.Data)

@@ -24,6 +24,7 @@ type Dialect struct {
 	timeouts  string // a condition that is true, and bounds what others wait for the transaction
 
 	lock, skip string // after a SELECT: waits for the rows, passes over locked ones
+	current    string // likewise: rows as they are now, whatever the isolation; lock if ""
 	primary    string // after a table's name: go by the primary key and nothing else
 	due        string // after the trigger table's name: go by its index for due rows
 	ofJob      string // likewise: by that of a job's rows
@@ -39,10 +40,8 @@ type Dialect struct {
 	among func(column string, list []string) (string, []any)
 	// batch is a table v of these rows, for FROM.
 	batch func(columns []column, rows [][]any) (string, []any)
-	// ignore ends an INSERT so that known keys are passed over. After a join it has
-	// to come after whereTrue.
-	ignore    func(key string) string
-	whereTrue string
+	// ignore ends an INSERT so that known keys are passed over.
+	ignore func(key string) string
 	// update changes rows of a table. The first column of rows is the key; if versioned
 	// the last one is the version that the row must have; the others are set.
 	update func(table string, columns []column, rows [][]any, versioned bool) (string, []any)

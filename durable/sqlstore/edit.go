@@ -113,16 +113,16 @@ func (t *txn) edit(job string, scope durable.Scope, change func(*durable.Edit) e
 // in a caller's REPEATABLE READ only locks show what is there now.
 func (t *txn) load(job string, scope durable.Scope) (*durable.Edit, error) {
 	e := &durable.Edit{Now: t.now}
-	lock := ""
+	lock, current := "", ""
 	if scope == durable.EditJob {
-		lock = "{lock}"
+		lock, current = "{lock}", "{current}"
 		if t.dialect.lock != "" {
 			if _, err := t.gates([]string{job}, lock); err != nil {
 				return nil, err
 			}
 		}
 	}
-	found, err := find(t.ctx, t.Store, t.q, jobs, ` WHERE name = ?`+lock, job)
+	found, err := find(t.ctx, t.Store, t.q, jobs, ` WHERE name = ?`+current, job)
 	if err != nil {
 		return nil, err
 	}

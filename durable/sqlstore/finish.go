@@ -235,7 +235,7 @@ func (t *txn) moveRuns(rows [][]any, known bool, taken func(ownership)) error {
 	batch, args := t.dialect.batch(outcome, rows)
 	into, end := "INSERT INTO {history} ("+history.list()+") ", ""
 	if known {
-		end = t.dialect.whereTrue + t.dialect.ignore("id")
+		end = t.dialect.ignore("id")
 	}
 	if t.dialect.moves {
 		return each(t.ctx, t.Store, t.q, "WITH gone AS ("+t.dialect.remove("{run}", batch, on+"{timeouts}")+" RETURNING "+moved+"), "+

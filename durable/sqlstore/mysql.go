@@ -55,8 +55,9 @@ func MySQL() Dialect {
 		remove: func(table, batch, on string) string {
 			return "DELETE t FROM " + batch + " STRAIGHT_JOIN " + table + " AS t FORCE INDEX (PRIMARY) ON " + on
 		},
-		share:  shareSkip,
-		number: "0",
+		share:   shareSkip,
+		current: " LOCK IN SHARE MODE",
+		number:  "0",
 		numbers: []string{
 			"INSERT INTO {fence} () VALUES ()",
 			"DELETE FROM {fence} WHERE number = LAST_INSERT_ID()",
@@ -68,7 +69,8 @@ func MySQL() Dialect {
 }
 
 // shareSkip shares rows and passes over those that somebody has alone: the words that
-// MariaDB has for it and MySQL takes for a comment, and the other way round.
+// MariaDB has for it and MySQL takes for a comment, and the other way round. A proxy must
+// not take them away.
 const shareSkip = " /*M! LOCK IN SHARE MODE SKIP LOCKED */ /*!80001 FOR SHARE SKIP LOCKED */"
 
 // mysqlBatch gives what differs in a batch's rows as JSON. The columns have types, so that

@@ -55,8 +55,11 @@ func PostgreSQL() Dialect {
 	return d
 }
 
-// jobKey is an advisory lock's key for a job of these tables.
-func jobKey(name string) string { return "hashtextextended('{job} ' || " + name + ", 0)" }
+// jobKey is an advisory lock's key for a job of these tables: that of some jobs, since a
+// server has room for some thousand locks only. Who meets another's leaves a job out once.
+func jobKey(name string) string {
+	return "(CAST(CAST('{job}' AS regclass) AS bigint) << 10 | (hashtext(" + name + ") & 1023))"
+}
 
 func postgresLiteral(s string) string {
 	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`, `?`, `\x3F`, `{`, `\x7B`).Replace(s) + "'"

@@ -16,7 +16,6 @@ func SQLite() Dialect {
 		name:          "sqlite",
 		immediate:     true,
 		then:          " CROSS JOIN ",
-		whereTrue:     " WHERE 1 = 1", // else ON CONFLICT would be taken for a join's
 		transactional: true,
 		first:         func(columns, from string, _ int) string { return "SELECT " + columns + ", 1" + from + " LIMIT ?" },
 		literal:       func(s string) string { return "CAST(" + hexOf(s) + " AS TEXT)" },

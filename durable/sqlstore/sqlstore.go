@@ -19,7 +19,7 @@
 //	finish  gates of exclusive runs and of triggers that wait, in order of name
 //	        run rows, trigger rows
 //	edit    the job's gate, then its rows; the job for itself alone, if it no longer
-//	        allows concurrency
+//	        allows concurrency (on MySQL, if it changes at all)
 //
 // A claim waits for nobody.
 //
@@ -30,6 +30,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -128,6 +129,7 @@ func newStore(dialect Dialect, opts []Option) (*Store, error) {
 		"{lock}", dialect.lock,
 		"{skip}", dialect.skip,
 		"{share}", dialect.share,
+		"{current}", cmp.Or(dialect.current, dialect.lock),
 		"{number}", strings.ReplaceAll(dialect.number, "{fence}", before+"fence"),
 		"{primary}", dialect.primary,
 		"{ofjob}", strings.ReplaceAll(dialect.ofJob, "{prefix}", s.prefix),
