@@ -89,20 +89,21 @@ func (d Distribution) MarshalJSON() ([]byte, error) {
 // of buckets that each has used so far, and 16 bits a count until one of them does
 // not fit: 64 bytes serve most tasks for hours, where two Distributions would take
 // a thousand. What does not fit any more is copied to a larger array, which cannot
-// happen often.
+// happen often. Not to be copied.
 type profile struct {
 	lateMax      time.Duration
 	durationMax  time.Duration
 	late, lasted stretch
-	wide         bool     // a count takes two words of counts, the lower first
-	counts       []uint16 // of latenesses, then of durations
+	wide         bool       // a count takes two words of counts, the lower first
+	counts       []uint16   // of latenesses, then of durations
+	first        [32]uint16 // the array of counts, until it is too small
 }
 
 // A stretch is the range of buckets [from, from+n) that is in use.
 type stretch struct{ from, n uint8 }
 
 // The stretches that a task begins with: the lateness of timers and the duration of
-// short functions, so that a task allocates once and then hardly ever again.
+// short functions, so that a task hardly ever allocates.
 var (
 	usualLateness = stretch{0, 26} // to 5.8 ms
 	usualDuration = stretch{0, 6}  // to 5.7 µs
@@ -150,12 +151,17 @@ func (p *profile) set(i int, n uint32) {
 
 // repack copies the counts to an array for other stretches, or wider counts.
 func (p *profile) repack(late, lasted stretch, wide bool) {
-	old := *p
+	old := profile{late: p.late, lasted: p.lasted, wide: p.wide, counts: p.counts}
 	words := int(late.n) + int(lasted.n)
 	if wide {
 		words *= 2
 	}
-	p.late, p.lasted, p.wide, p.counts = late, lasted, wide, make([]uint16, words)
+	p.late, p.lasted, p.wide = late, lasted, wide
+	if old.counts == nil && words <= len(p.first) {
+		p.counts = p.first[:words]
+	} else {
+		p.counts = make([]uint16, words)
+	}
 	for i := range int(old.late.n) {
 		p.set(i+int(old.late.from)-int(late.from), old.get(i))
 	}

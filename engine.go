@@ -43,6 +43,7 @@ type engine struct {
 	woken   int64 // when it last expired
 	rescue  bool  // it is armed early, to see to open batches
 	due     []*node
+	warmed  int64 // of no use but to keep the loads of task.warm from being left out
 	batches batches
 	watch   clockWatch
 	closed  bool
@@ -134,8 +135,19 @@ func (e *engine) collect(now int64) (single *run, more bool) {
 	if e.closed {
 		return nil, false
 	}
+	if end, dense := e.wheel.denseAt(now); dense {
+		// The runtime has started another thread, beside the one that we are on, which
+		// is about to sleep until the next timer. The sooner it has one the better:
+		// else it sleeps for long, and has to be woken to hear of the one we arm.
+		e.arm(end, now)
+	}
 	var done bool
 	e.due, done = e.wheel.popDue(now, chunk, e.due[:0])
+	for _, n := range e.due {
+		if n.task != nil {
+			e.warmed += n.task.warm()
+		}
+	}
 	fired := 0
 	b := e.batches.get()
 	defer func() {

@@ -102,12 +102,17 @@ func (s *names) Size() (count, slots int) { return s.count, len(s.table) }
 // and no more than three quarters are used, so that every search ends.
 func (s *names) Check() error {
 	count, used := 0, 0
-	for _, t := range s.table {
-		if t == nil {
-			continue
+	for i, t := range s.table {
+		if s.tags[i] != empty {
+			used++
 		}
-		used++
-		if t == grave {
+		if (t != nil) != (s.tags[i] >= firstTag) || t != nil && s.tags[i] != tagOf(t.hash) {
+			return fmt.Errorf("slot %d has task %p and tag %d", i, t, s.tags[i])
+		}
+		if t != nil && int(t.place) != i {
+			return fmt.Errorf("%q is in slot %d and says %d", t.name, i, t.place)
+		}
+		if t == nil {
 			continue
 		}
 		count++

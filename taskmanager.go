@@ -364,6 +364,9 @@ func (e *engine) nextDeparture(done int) departure {
 // dequeue frees the queued runs, and counts their ticks. Called with engine.mu and
 // the task's mu held.
 func (e *engine) dequeue(t *task, kind Kind, counter func(*counts) *uint64) {
+	if !t.busy() {
+		return
+	}
 	var waiting []*run
 	t.eachRun(func(r *run) {
 		if r.stage == queued {

@@ -48,7 +48,7 @@ const (
 )
 
 // sparse is the largest number of nodes that a slot is searched through for the
-// exact next deadline. A fuller slot is served at its end, all at once: at that
+// exact next deadline. A fuller slot is served at its end (denseAt), all at once: at that
 // density somebody is due every few dozen microseconds, and a wake-up costs more
 // than all of them.
 const sparse = 8
@@ -56,12 +56,13 @@ const sparse = 8
 type wheel struct {
 	cur   int64 // the tick (when >> slotBits) up to which every slot is empty
 	count int
-	// warmed is of no use but to keep the loads of task.warm from being left out.
-	warmed int64
-	exact  bool // search every slot of level 0: time is a test's
-	used   [slotCount / 64]uint64
-	slots  [slotCount][]*node
-	spare  [32][][]*node // emptied slots' arrays by log2 of their capacity
+	exact bool // search every slot of level 0: time is a test's
+	// crowd is when to serve what is left of the slot in progress, if that was dense
+	// when it was first served.
+	crowd int64
+	used  [slotCount / 64]uint64
+	slots [slotCount][]*node
+	spare [32][][]*node // emptied slots' arrays by log2 of their capacity
 }
 
 // shift is the number of bits that turn a tick into a slot number of the level.
@@ -257,9 +258,6 @@ func (w *wheel) popTail(s, limit int, out []*node) []*node {
 	for _, n := range slot[keep:] {
 		n.slot = 0
 		out = append(out, n)
-		if n.task != nil {
-			w.warmed += n.task.warm()
-		}
 	}
 	w.count -= len(slot) - keep
 	if keep == 0 {
@@ -273,6 +271,9 @@ func (w *wheel) popTail(s, limit int, out []*node) []*node {
 
 // popPart takes what is due out of the slot in progress.
 func (w *wheel) popPart(s int, now int64, limit int, out []*node) (due []*node, done bool) {
+	if end, dense := w.denseAt(now); dense {
+		w.crowd = end
+	}
 	for i := 0; i < len(w.slots[s]); {
 		n := w.slots[s][i]
 		if n.when > now {
@@ -288,6 +289,19 @@ func (w *wheel) popPart(s int, now int64, limit int, out []*node) (due []*node, 
 	return out, true
 }
 
+// denseAt tells whether the slot that now is in is dense, or was when it was first
+// served, and when to serve what is left of it.
+func (w *wheel) denseAt(now int64) (end int64, dense bool) {
+	if w.crowd > now {
+		return w.crowd, true
+	}
+	tick := now >> slotBits
+	if w.exact || len(w.slots[tick&(perLevel-1)]) <= sparse {
+		return 0, false
+	}
+	return (tick + 1) << slotBits, true
+}
+
 // wake is the instant to be woken at: the next deadline, or the end of a dense
 // slot, or the moment to cascade a dense upper slot; never for an empty wheel.
 func (w *wheel) wake() int64 {
@@ -295,9 +309,12 @@ func (w *wheel) wake() int64 {
 		return never
 	}
 	next := never
+	if w.crowd>>slotBits > w.cur {
+		next = w.crowd
+	}
 	for l := range levels {
 		tick := w.nextUsed(l)
-		if tick == never {
+		if tick == never || next != never && tick == w.cur {
 			continue
 		}
 		slot := w.slots[l<<levelBits|int((tick>>shift(l))&(perLevel-1))]

@@ -241,6 +241,34 @@ func TestADenseSlotIsServedInOneWakeup(t *testing.T) {
 	}
 }
 
+func TestWhatIsLeftOfADenseSlotWaitsForItsEnd(t *testing.T) {
+	for _, left := range []int{0, 1, 3, 8} {
+		w := taskmanager.NewWheel(false)
+		start := 5 * taskmanager.SlotLength
+		nodes := make([]taskmanager.Node, 20)
+		step := taskmanager.SlotLength / int64(len(nodes))
+		for i := range nodes {
+			w.Add(&nodes[i], start+int64(i)*step, 1)
+		}
+		var later taskmanager.Node
+		w.Add(&later, start+3*taskmanager.SlotLength, 1)
+		now := start + int64(len(nodes)-left-1)*step
+		if due, done := w.PopDue(now, 1000, nil); len(due) != len(nodes)-left || !done {
+			t.Fatalf("popped %d, done %v, want all but %d", len(due), done, left)
+		}
+		end := start + taskmanager.SlotLength
+		if got := w.Wake(); got != end {
+			t.Errorf("wake = %d with %d left, want the end of the slot, %d", got, left, end)
+		}
+		if due, _ := w.PopDue(end, 1000, nil); len(due) != left {
+			t.Errorf("popped %d at the end, want %d", len(due), left)
+		}
+		if got := w.Wake(); got != later.When() {
+			t.Errorf("wake = %d after the dense slot, want the next instant, %d", got, later.When())
+		}
+	}
+}
+
 func TestFilingAllocatesNothingInTheLongRun(t *testing.T) {
 	w := taskmanager.NewWheel(false)
 	nodes := make([]taskmanager.Node, 500)
