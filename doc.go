@@ -247,7 +247,7 @@ package taskmanager
 //	report.go        the table; debug.go: over HTTP; explain.go: in words
 //	events.go        observer and log
 //	clocksource.go   time: the real clock, or somebody's
-//	host.go          what package durable sees of the engine
+//	once.go          runs without ticks: RunOnce; host.go: what package durable sees
 //	names.go         the index of names
 //	errors.go        errors
 //	internal/seam    what tasktest and durable need of the engine and users do not

@@ -3,6 +3,8 @@ package taskmanager
 import (
 	"context"
 	"time"
+
+	"github.com/taskmanager-go/taskmanager/internal/seam"
 )
 
 // A host is an engine as package durable sees it: see seam.Host.
@@ -13,10 +15,6 @@ func (h host) Now() (time.Time, int64) { return h.engine.source.Now() }
 func (h host) Settles() bool { return h.engine.settler != nil }
 
 func (h host) Identity() uint64 { return goroutineID() }
-
-func (h host) RunOnce(ctx context.Context, name string, f func(context.Context) error, goid uint64) error {
-	return h.engine.m.runOnce(ctx, name, f, goid)
-}
 
 // Go goes through a timer under a settler: the clock settles what one timer has
 // started before it comes to the next.
@@ -32,4 +30,8 @@ func (h host) Go(f func()) {
 			f()
 		}()
 	}).Reset(0)
+}
+
+func (h host) Once(name string, f func(context.Context) error) seam.Once {
+	return h.engine.m.newOnce(name, f)
 }

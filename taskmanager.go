@@ -210,48 +210,19 @@ func (s *Totals) add(t *task) {
 // no place at a limit, and name need not be unique. fn's context is ctx, cancelled
 // also by Shutdown.
 func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
-	return m.runOnce(ctx, name, fn, goroutineID())
-}
-
-// runOnce is RunOnce on the goroutine of that identity.
-func (m *TaskManager) runOnce(ctx context.Context, name string, fn Func, goid uint64) error {
 	if err := checkTask(name, fn == nil); err != nil {
 		return err
 	}
-	var returned error
-	t := &task{name: name, conf: m.once, single: true, origin: never, life: complete}
-	t.fn = func(ctx context.Context) error {
-		returned = fn(ctx)
-		return returned
-	}
+	o := m.newOnce(name, fn)
 	inner := &cancelContext{}
 	inner.Context, inner.cancel = context.WithCancelCause(ctx)
 	defer inner.cancel(context.Canceled)
-	t.shared.Store(inner)
-
-	now := m.engine.source.Mono()
-	t.run = run{task: t, index: -1, due: now, stage: queued}
-
-	m.mu.Lock()
-	if m.closing != nil {
-		m.mu.Unlock()
-		return ErrClosed
-	}
-	m.ending[t] = struct{}{}
-	m.mu.Unlock()
-	defer t.closeDone()                  // by itself it cannot: it has no extra part if all is well
+	o.task.shared.Store(inner)
 	if ctx.Value(seam.RunKey{}) == nil { // else it is a part of work that is counted
 		m.engine.begun()
 		defer m.engine.ended()
 	}
-	m.engine.execute(&t.run, goid, now)
-
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.extra != nil && t.extra.lastErr != nil {
-		return t.extra.lastErr
-	}
-	return returned
+	return o.Run(goroutineID())
 }
 
 // end is the one door out of life for a task: it stops, or is complete. It returns

@@ -151,3 +151,30 @@ func TestTheFirstCauseOfAContextsEndCounts(t *testing.T) {
 	gate.Open()
 	cl.wantStates("j", "manual:cancelled")
 }
+
+func TestARunsContextIsOverWithItsRun(t *testing.T) {
+	for name, asks := range map[string]bool{"asked for in the run": true, "not asked for": false} {
+		cl := newCluster(t)
+		var kept, child context.Context
+		cl.node("n", durable.Config{}).handle("h", func(ctx context.Context, _ durable.Run) error {
+			kept = ctx
+			if asks {
+				var cancel context.CancelFunc
+				child, cancel = context.WithCancel(ctx)
+				_ = cancel // by its parent
+			}
+			return nil
+		}).add(durable.Job{Name: "j", Handler: "h", Triggers: []durable.Trigger{{Schedule: cron("0 * * * * *")}}}).start()
+		cl.clk.Advance(time.Minute)
+		if asks {
+			<-child.Done()
+		}
+		<-kept.Done()
+		if kept.Err() != context.Canceled || context.Cause(kept) != context.Canceled {
+			t.Errorf("%s: after the run Err %v, cause %v, want %v", name, kept.Err(), context.Cause(kept), context.Canceled)
+		}
+		if r, ok := durable.RunFrom(kept); !ok || r.Job != "j" {
+			t.Errorf("%s: RunFrom after the run = %+v, %v, want the run", name, r, ok)
+		}
+	}
+}

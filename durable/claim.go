@@ -160,8 +160,13 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 
 // take begins what a claim has brought, and returns how many slots that took.
 func (s *Scheduler) take(res ClaimResult) (slots int) {
-	for _, cl := range res.Claimed {
-		if s.begin(cl) {
+	var job *JobRow // shared by runs of a job that follow each other
+	for _, c := range res.Claimed {
+		if job == nil || job.Name != c.Job.Name {
+			row := c.Job
+			job = &row
+		}
+		if s.begin(c.Run, job) {
 			slots++
 		}
 	}
@@ -297,17 +302,16 @@ func (s *Scheduler) mayClaim() bool {
 }
 
 // begin starts a run that was claimed, with its slot; false if it needs none.
-func (s *Scheduler) begin(cl Claimed) bool {
-	r := cl.Run
+func (s *Scheduler) begin(r RunRow, job *JobRow) bool {
 	if !s.lease.holdsAs(r.Node) { // the answer took too long: others may hold it for lost
 		s.log(slog.LevelWarn, "claim came back after the lease had ended", slog.String("job", r.Job), slog.String("run", r.ID))
 		return false
 	}
 	if s.flights.isClosed() { // it came back too late for the stop: for another node
-		end := s.planner.conclude(r, cl.Job, ending{cause: ErrStopping}, r.StartedAt)
+		end := s.planner.conclude(r, *job, ending{cause: ErrStopping}, r.StartedAt)
 		end.Run.Message = "claimed, but not started: the scheduler stopped"
-		end.Follow = s.planner.follow(r, cl.Job, KindRetry, r.Attempt, r.StartedAt)
-		s.finisher.add(nil, end)
+		end.Follow = s.planner.follow(r, *job, KindRetry, r.Attempt, r.StartedAt)
+		s.finisher.add(end)
 		return false
 	}
 	s.stats.claimed.Add(1)
@@ -323,7 +327,7 @@ func (s *Scheduler) begin(cl Claimed) bool {
 		e.Lateness = lateness
 		s.emit(e)
 	}
-	return s.flights.start(r, cl.Job, false)
+	return s.flights.start(r, job, false)
 }
 
 func (s *Scheduler) skippedRun(r RunRow) {

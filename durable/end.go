@@ -22,6 +22,10 @@ type ending struct {
 func (p *planner) conclude(r RunRow, job JobRow, e ending, now time.Time) End {
 	r.Duration = e.lasted
 	end := End{Run: r}
+	if e.err == nil && e.cause == nil { // as nearly all
+		end.Run.State = RunSucceeded
+		return end
+	}
 	set := func(state RunState, code Code, err error) {
 		end.Run.State, end.Run.Code = state, code
 		if err != nil {

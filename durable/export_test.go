@@ -1,6 +1,11 @@
 package durable
 
-import "github.com/cenkalti/backoff/v4"
+import (
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/taskmanager-go/taskmanager"
+	"github.com/taskmanager-go/taskmanager/internal/seam"
+)
 
 // Deterministic makes all of the scheduler's randomness come from random, its ID
 // included, and the waits of failing loops from b. Before Start only.
@@ -20,4 +25,22 @@ func Slots(s *Scheduler) (taken, runs int) {
 		}
 	}
 	return s.flights.claimed, runs
+}
+
+// Workers are a scheduler's, for flights that are numbers.
+type Workers struct{ w workers }
+
+func NewWorkers(m *taskmanager.TaskManager, run func(n int)) *Workers {
+	return &Workers{workers{host: seam.HostOf(m), run: func(fl *flight, _ uint64) { run(fl.row.Attempt) }}}
+}
+
+func (w *Workers) Do(n int) { w.w.do(&flight{row: RunRow{Attempt: n}}) }
+func (w *Workers) Trim()    { w.w.trim() }
+func (w *Workers) Close()   { w.w.close() }
+
+// Idle is how many sleep, queued how many flights wait for one.
+func (w *Workers) Idle() (idle, queued int) {
+	w.w.mu.Lock()
+	defer w.w.mu.Unlock()
+	return len(w.w.idle), len(w.w.queue) - w.w.taken
 }

@@ -26,8 +26,10 @@ type finisher struct {
 	turn     turn          // held for a batch: they are one after the other
 	gathered atomic.Uint64 // waits for others, for their names
 
-	mu    sync.Mutex // a leaf lock; guards the fields below
+	mu    sync.Mutex // a leaf lock, but for the turn's; guards the fields below
 	queue []*landing
+	free  []*landing // to be used again; as many as there are slots at most
+	spare []End      // so too, for a batch; nil while one is on its way
 	// gathers tells that ends wait for others: see gatherEnds.
 	gathers bool
 	// doubt has the IDs whose answer got lost: refused may mean recorded.
@@ -40,11 +42,21 @@ type landing struct {
 	end    End
 }
 
-func (f *finisher) add(fl *flight, end End) {
+// land has the end of a flight recorded. A success that nothing waits for may wait for
+// others.
+func (f *finisher) land(fl *flight, end End) {
+	f.queued(fl, end, end.Run.State == RunSucceeded && !end.Run.Exclusive && !end.Run.Holds)
+}
+
+// add has an end recorded that is not that of a flight.
+func (f *finisher) add(end End) { f.queued(nil, end, false) }
+
+func (f *finisher) queued(fl *flight, end End, wait bool) {
 	f.mu.Lock()
-	f.queue = append(f.queue, &landing{fl, end})
-	full := len(f.queue) >= batch
-	wait := !full && fl != nil && end.Run.State == RunSucceeded && !end.Run.Exclusive && !end.Run.Holds
+	l := f.landingLocked()
+	l.flight, l.end = fl, end
+	f.queue = append(f.queue, l)
+	wait = wait && len(f.queue) < batch
 	first := wait && !f.gathers
 	f.gathers = f.gathers || wait
 	f.mu.Unlock()
@@ -57,6 +69,17 @@ func (f *finisher) add(fl *flight, end End) {
 			f.gatherOver()
 		}
 	}
+}
+
+// landingLocked is an empty landing.
+func (f *finisher) landingLocked() *landing {
+	n := len(f.free) - 1
+	if n < 0 {
+		return &landing{}
+	}
+	l := f.free[n]
+	f.free = f.free[:n]
+	return l
 }
 
 // gatherEnds is how long a success that nothing waits for waits for others of the same
@@ -99,14 +122,16 @@ func (f *finisher) flush(ctx context.Context) error {
 		bytes += len(f.queue[n].end.Run.Data) + len(f.queue[n].end.Run.Detail)
 		n++
 	}
-	landings := slices.Clone(f.queue[:n])
-	f.mu.Unlock()
 	if n == 0 {
+		f.mu.Unlock()
 		return nil
 	}
-	ends := make([]End, n)
-	for i, l := range landings {
-		ends[i] = l.end
+	landings := slices.Clone(f.queue[:n])
+	ends := f.spare[:0]
+	f.spare = nil // a call that is given up on keeps its ends
+	f.mu.Unlock()
+	for _, l := range landings {
+		ends = append(ends, l.end)
 	}
 	s := f.s
 	ok, err := s.store.Finish(ctx, FinishRequest{Ends: ends, Resume: s.planner.resume})
@@ -124,15 +149,9 @@ func (f *finisher) flush(ctx context.Context) error {
 		f.mu.Unlock()
 		return err
 	}
-	if err := f.settleDoubts(ctx, ends, ok); err != nil || !f.turn.has(turn) {
+	if err := f.settleDoubts(ctx, ends, ok); err != nil || !f.recorded(turn, n) {
 		return err
 	}
-	f.mu.Lock()
-	f.queue = slices.Delete(f.queue, 0, n)
-	if len(f.queue) == 0 {
-		f.queue = nil
-	}
-	f.mu.Unlock()
 	due := false
 	for i, l := range landings {
 		if l.flight != nil {
@@ -145,7 +164,35 @@ func (f *finisher) flush(ctx context.Context) error {
 		s.loops.claim.wake()
 	}
 	s.claimer.slotsFreed()
+	f.reuse(landings, ends)
 	return nil
+}
+
+// recorded takes the first n ends out of the queue, unless somebody else sees to them.
+func (f *finisher) recorded(turn, n int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.turn.has(turn) {
+		return false
+	}
+	if f.queue = slices.Delete(f.queue, 0, n); len(f.queue) == 0 {
+		f.queue = nil
+	}
+	return true
+}
+
+// reuse takes back what a batch was made of.
+func (f *finisher) reuse(landings []*landing, ends []End) {
+	clear(ends)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.spare = ends
+	for _, l := range landings {
+		if len(f.free) < f.s.config.MaxConcurrentRuns {
+			*l = landing{}
+			f.free = append(f.free, l)
+		}
+	}
 }
 
 // settleDoubts finds out which ends were refused because an earlier attempt, whose

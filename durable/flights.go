@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager"
+	"github.com/taskmanager-go/taskmanager/internal/seam"
 )
 
 // A flight is a run on this node, from its claim until its end is in the store.
 type flight struct {
-	row    RunRow
-	job    JobRow
-	local  bool // of a job that runs on every node: never claimed
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	row     RunRow
+	job     *JobRow // may be that of other flights, too
+	local   bool    // of a job that runs on every node: never claimed
+	once    seam.Once
+	ctx     runContext // the handler's
+	refused bool       // by the manager, which was closed; only for the run's goroutine
 
 	// Guarded by flights.mu.
 	cause  error // with which the scheduler ended the context
@@ -42,7 +44,7 @@ type flights struct {
 
 func (f *flights) init(s *Scheduler) {
 	f.s, f.byID = s, map[string]*flight{}
-	f.workers.f = f
+	f.workers.host, f.workers.run = s.host, f.run
 }
 
 // free is how many slots there are for further runs. A slot is free when its handler
@@ -96,9 +98,10 @@ func (f *flights) running() int {
 
 // start runs a claimed run, whose slot is reserved, or a local one. It returns false
 // if the run is here already.
-func (f *flights) start(row RunRow, job JobRow, local bool) bool {
-	fl := &flight{row: row, job: job, local: local}
-	fl.ctx, fl.cancel = context.WithCancelCause(context.Background())
+func (f *flights) start(row RunRow, job *JobRow, local bool) bool {
+	fl := &flight{row: row, job: job, local: local, refused: true}
+	fl.once = f.s.host.Once("durable/"+row.Job, func(context.Context) error { return f.s.handle(fl) })
+	fl.ctx = runContext{fl.once.Context(), fl}
 	f.mu.Lock()
 	if _, here := f.byID[row.ID]; here || f.closed {
 		f.mu.Unlock()
@@ -114,31 +117,40 @@ func (f *flights) start(row RunRow, job JobRow, local bool) bool {
 
 // run is a run from its start to its end, on the goroutine of that identity.
 func (f *flights) run(fl *flight, goid uint64) {
-	s := f.s
-	stop := func() {}
-	if fl.job.Timeout > 0 {
-		var err error
-		if stop, err = s.after("durable/timeout/"+fl.row.ID, fl.job.Timeout, func() { f.timeout(fl) }); err != nil {
-			stop = func() {}
-		}
-	}
-	run := fl.run()
+	stop := f.limit(fl)
 	err := taskmanager.ErrGoexit // if the handler calls it, this goroutine ends, too
-	closed := true               // the manager, before us or under us; an ErrClosed may also be of another one
 	defer func() {
-		stop()
-		f.returned(fl, err, closed)
-	}()
-	err = s.host.RunOnce(&runContext{fl.ctx, run}, "durable/"+run.Job, func(ctx context.Context) error {
-		closed = false
-		h := s.registry.handler(fl.job.Handler)
-		if h == nil {
-			return &dataError{&FieldError{Field: "Handler", Value: fl.job.Handler, Reason: "is not registered on this node"}}
+		if stop != nil {
+			stop()
 		}
-		err := h(ctx, run)
-		closed = err != nil && errors.Is(context.Cause(ctx), taskmanager.ErrClosed)
-		return err
-	}, goid)
+		f.returned(fl, err)
+	}()
+	err = fl.once.Run(goid)
+}
+
+// limit has the run's context end at its time limit; nil if there is nothing to stop.
+func (f *flights) limit(fl *flight) (stop func()) {
+	if fl.job.Timeout <= 0 {
+		return nil
+	}
+	stop, err := f.s.after("durable/timeout/"+fl.row.ID, fl.job.Timeout, func() { f.timeout(fl) })
+	if err != nil {
+		return nil
+	}
+	return stop
+}
+
+// handle calls the run's handler.
+func (s *Scheduler) handle(fl *flight) error {
+	fl.refused = false
+	h := s.registry.handler(fl.job.Handler)
+	if h == nil {
+		return &dataError{&FieldError{Field: "Handler", Value: fl.job.Handler, Reason: "is not registered on this node"}}
+	}
+	err := h(&fl.ctx, fl.run())
+	// The error alone may be an ErrClosed of another manager's.
+	fl.refused = err != nil && errors.Is(context.Cause(&fl.ctx), taskmanager.ErrClosed)
+	return err
 }
 
 // run is the flight as its handler sees it.
@@ -169,7 +181,7 @@ func (f *flights) end(fl *flight, cause error) bool {
 	}
 	fl.cause = cause
 	f.mu.Unlock()
-	fl.cancel(cause)
+	fl.once.End(cause)
 	return true
 }
 
@@ -231,7 +243,7 @@ func (f *flights) landing(id string) bool {
 }
 
 // returned takes over when a handler has returned.
-func (f *flights) returned(fl *flight, err error, closed bool) {
+func (f *flights) returned(fl *flight, err error) {
 	s := f.s
 	now, mono := s.host.Now()
 	f.mu.Lock()
@@ -242,10 +254,10 @@ func (f *flights) returned(fl *flight, err error, closed bool) {
 	cause, gaveUp := fl.cause, fl.gaveUp
 	f.mu.Unlock()
 	defer f.handlerGone() // a stop that waits for it records what has been added until then
-	if cause == nil && closed {
+	if cause == nil && fl.refused {
 		cause = ErrStopping
 	}
-	fl.cancel(nil)
+	fl.once.End(nil)
 	if gaveUp {
 		f.remove(fl) // its row is the store's business until the lease ends
 		return
@@ -256,7 +268,7 @@ func (f *flights) returned(fl *flight, err error, closed bool) {
 		s.locals.ended(fl, end)
 		return
 	}
-	s.finisher.add(fl, end)
+	s.finisher.land(fl, end)
 }
 
 func (f *flights) handlerGone() {
@@ -279,10 +291,10 @@ func (s *Scheduler) concludeGuarded(fl *flight, e ending, now time.Time) (end En
 	defer func() {
 		if recover() != nil {
 			e.err = errPanicked
-			end = s.planner.conclude(fl.row, fl.job, e, now)
+			end = s.planner.conclude(fl.row, *fl.job, e, now)
 		}
 	}()
-	return s.planner.conclude(fl.row, fl.job, e, now)
+	return s.planner.conclude(fl.row, *fl.job, e, now)
 }
 
 // remove forgets a flight and frees its slot.

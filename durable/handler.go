@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/cronsched"
-	"github.com/taskmanager-go/taskmanager/internal/seam"
 )
 
 // A Run is one execution attempt as its handler sees it.
@@ -41,19 +40,15 @@ type Run struct {
 
 type runKey struct{}
 
-// A runContext is the context of a run. Its goroutine is one of the manager's host,
-// as that of a task's run is: fake time takes it for parked when it waits.
+// A runContext is the context of a run.
 type runContext struct {
-	context.Context
-	run Run
+	context.Context // of the manager's, for a run of its own
+	flight          *flight
 }
 
 func (c *runContext) Value(key any) any {
-	switch key.(type) {
-	case runKey:
-		return c.run
-	case seam.RunKey:
-		return c
+	if _, own := key.(runKey); own {
+		return c.flight.run()
 	}
 	return c.Context.Value(key)
 }

@@ -257,12 +257,12 @@ func (s *Scheduler) adopt(ctx context.Context, node NodeRow, ids []string) error
 		if !there { // removed since: nothing says any more what to run
 			now, _ := s.host.Now()
 			r.Recover = false
-			s.finisher.add(nil, s.planner.conclude(r, JobRow{Name: r.Job}, ending{cause: ErrLeaseLost}, now))
+			s.finisher.add(s.planner.conclude(r, JobRow{Name: r.Job}, ending{cause: ErrLeaseLost}, now))
 			continue
 		}
 		s.log(slog.LevelWarn, "run adopted whose claim got lost on the way", slog.String("job", r.Job), slog.String("run", r.ID))
 		s.flights.release(-1)
-		if !s.begin(Claimed{Run: r, Job: job}) {
+		if !s.begin(r, &job) {
 			s.flights.release(1)
 		}
 	}

@@ -253,7 +253,7 @@ func (l *locals) passOver(t *localTrigger, at, now time.Time) {
 	r := *l.s.planner.passedOver(Due{Now: now, Trigger: t.row}, micros(at), 1)
 	r.Node, r.StartedAt = l.s.nodeID(), micros(now)
 	l.s.skippedRun(r)
-	l.s.finisher.add(nil, End{Run: r, Local: true})
+	l.s.finisher.add(End{Run: r, Local: true})
 }
 
 // startLocked starts a run on this node, unless the job must not overlap itself here.
@@ -265,7 +265,7 @@ func (l *locals) startLocked(job JobRow, row RunRow) bool {
 		row.StartedAt, _ = s.host.Now()
 		s.skippedRun(row)
 		if row.Kind == KindBroadcast { // somebody asked for it
-			s.finisher.add(nil, End{Run: row, Local: true})
+			s.finisher.add(End{Run: row, Local: true})
 		}
 		return false
 	}
@@ -277,7 +277,7 @@ func (l *locals) startLocked(job JobRow, row RunRow) bool {
 	row.StartedAt, _ = s.host.Now()
 	row.StartedAt = micros(row.StartedAt)
 	s.emit(runEvent(EventStarted, row))
-	s.flights.start(row, job, true)
+	s.flights.start(row, &job, true)
 	return true
 }
 
@@ -300,7 +300,7 @@ func (l *locals) ended(fl *flight, end End) {
 	}
 	l.releaseLocked()
 	l.mu.Unlock()
-	l.s.finisher.add(fl, end)
+	l.s.finisher.land(fl, end)
 }
 
 // retryLocked has another attempt wait in this process.

@@ -2,13 +2,16 @@ package durable_test
 
 import (
 	"context"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
+	"github.com/taskmanager-go/taskmanager/tasktest"
 )
 
 // The loops, the call of the store by which each is broken, and what tells that it
@@ -153,5 +156,43 @@ func TestEveryLoopIsNamedInTheTest(t *testing.T) {
 		if known < 7 {
 			t.Errorf("%d loops found, want 7", known)
 		}
+	})
+}
+
+// A slowRecorder hangs in its tenth Finish, and keeps the ends it was given.
+type slowRecorder struct {
+	durable.Store
+	gate       *tasktest.Gate
+	calls      int
+	given, was []durable.End
+}
+
+func (s *slowRecorder) Finish(ctx context.Context, r durable.FinishRequest) ([]bool, error) {
+	if s.calls++; s.calls == 10 {
+		s.given, s.was = r.Ends, slices.Clone(r.Ends)
+		_ = s.gate.Wait(context.WithoutCancel(ctx))
+	}
+	return s.Store.Finish(ctx, r)
+}
+
+func TestARecordThatIsGivenUpOnKeepsItsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		gate := c.clk.NewGate()
+		store := &slowRecorder{Store: c.store, gate: gate}
+		var y tally
+		n := c.node("a", durable.Config{}).handle("h", y.quick).
+			add(durable.Job{Name: "j", Handler: "h", Triggers: []durable.Trigger{{Schedule: cron("* * * * * *")}}})
+		n.store.Store = store
+		n.start()
+		c.clk.Advance(20 * time.Minute)
+		if got := len(c.runs(durable.RunQuery{States: []durable.RunState{durable.RunSucceeded}})); got < 100 {
+			t.Errorf("%d runs were recorded after the one that hangs, want many", got)
+		}
+		if len(store.given) == 0 || !reflect.DeepEqual(store.given, store.was) {
+			t.Errorf("the ends under way became %+v, were %+v", store.given, store.was)
+		}
+		gate.Open()
+		c.clk.Advance(time.Minute)
 	})
 }

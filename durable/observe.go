@@ -159,9 +159,12 @@ func (l *loop) duration() taskmanager.Distribution {
 
 // emit queues an event for the observer. Locks may be held.
 func (s *Scheduler) emit(e Event) {
-	if s.config.Observer == nil {
-		return
+	if s.config.Observer != nil {
+		s.post(e)
 	}
+}
+
+func (s *Scheduler) post(e Event) {
 	e.Time, _ = s.host.Now()
 	e.Node = s.nodeID()
 	s.queue.Post(func() { s.config.Observer.Observe(e) })

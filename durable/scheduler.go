@@ -202,6 +202,7 @@ type Scheduler struct {
 	outage   outage
 	skew     atomic.Int64
 	phase    atomic.Int32
+	awaits   atomic.Uint64 // waits of a stop, for their names
 
 	flights  flights
 	finisher finisher

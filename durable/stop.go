@@ -159,8 +159,9 @@ func (s *Scheduler) await(done <-chan struct{}, d time.Duration, hurry <-chan st
 		return false
 	}
 	var over <-chan struct{}
-	id := newID(time.Time{}, s.random)
-	h, err := s.manager.ScheduleRecurring("durable/"+s.instance+"/await/"+id, d, func(context.Context) error { return nil },
+	// Not a random name: others draw at the same time, and a seed would not tell in which order.
+	name := fmt.Sprintf("durable/%s/await#%d", s.instance, s.awaits.Add(1))
+	h, err := s.manager.ScheduleRecurring(name, d, func(context.Context) error { return nil },
 		exempt(), taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
 	if err == nil {
 		defer h.Stop()
@@ -193,13 +194,13 @@ func (s *Scheduler) giveUp() (names []string) {
 		row := fl.row
 		row.Cancel = row.Cancel || errors.Is(fl.cause, ErrCancelled)
 		s.flights.mu.Unlock()
-		end := s.planner.conclude(row, fl.job, ending{cause: ErrStopping, lasted: time.Duration(mono - fl.since)}, now)
+		end := s.planner.conclude(row, *fl.job, ending{cause: ErrStopping, lasted: time.Duration(mono - fl.since)}, now)
 		end.Run.State, end.Run.Message = RunInterrupted, "the scheduler stopped, and the handler did not return"
 		end.Keep, end.Local = !fl.local, fl.local
 		if fl.local {
 			end.Follow = nil
 		}
-		s.finisher.add(nil, end)
+		s.finisher.add(end)
 		names = append(names, fl.row.Job)
 		s.log(slog.LevelError, "run interrupted, its handler goes on", slog.String("job", fl.row.Job), slog.String("run", fl.row.ID))
 	}

@@ -1,68 +1,106 @@
 package durable
 
-import "sync"
+import (
+	"slices"
+	"sync"
 
-// workers are goroutines that do one flight after the other: a goroutine that is there
-// already has the stack that handlers need, and knows its identity, which together are
-// half of what a run that does nothing costs. There are as many as there were runs at
-// once since the last trim.
+	"github.com/taskmanager-go/taskmanager/internal/seam"
+)
+
+// workers are goroutines that do flights: a goroutine that is there already has the
+// stack that handlers need, and knows its identity, which together are half of what a
+// run that does nothing costs. There are as many as there were runs at once since the
+// last trim.
+//
+// A flight in the queue waits for nobody: whoever takes one wakes another worker first,
+// if there are more. But only one is on its way at a time, so that where handlers return
+// sooner than it comes, a few workers do many flights, and the others sleep on.
 type workers struct {
-	f *flights
+	host seam.Host
+	run  func(fl *flight, goid uint64) // on the goroutine of that identity
 
 	mu     sync.Mutex // a leaf lock; guards the fields below
-	idle   []chan *flight
-	low    int // the fewest idle ones since the last trim
+	queue  []*flight
+	taken  int             // of the queue, at its front
+	waking bool            // a worker is on its way to the queue; always, if there is something in it
+	idle   []chan struct{} // those asleep; a message wakes one, and the end of its channel ends it
+	low    int             // the fewest idle ones since the last trim
 	closed bool
 }
 
 // do has a worker do the flight at once.
 func (w *workers) do(fl *flight) {
-	if w.f.s.host.Settles() { // fake time has to know of each run
-		w.f.s.host.Go(func() { w.f.run(fl, w.f.s.host.Identity()) })
+	if w.host.Settles() { // fake time has to know of each run
+		w.host.Go(func() { w.run(fl, w.host.Identity()) })
 		return
 	}
-	if worker := w.take(); worker != nil {
-		worker <- fl
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = append(w.queue, fl)
+	w.wakeLocked()
+}
+
+func (w *workers) wakeLocked() {
+	if w.waking {
 		return
 	}
-	worker := make(chan *flight, 1)
-	worker <- fl
-	go w.work(worker)
+	w.waking = true
+	n := len(w.idle) - 1
+	if n < 0 {
+		go w.work()
+		return
+	}
+	w.idle[n] <- struct{}{}
+	w.idle[n] = nil
+	w.idle = w.idle[:n]
+	w.low = min(w.low, n)
 }
 
 // work is a worker's life. One whose handler calls runtime.Goexit is gone.
-func (w *workers) work(worker chan *flight) {
-	id := w.f.s.host.Identity()
-	for fl := range worker {
-		w.f.run(fl, id)
-		if !w.park(worker) {
-			return
+func (w *workers) work() {
+	id := w.host.Identity()
+	woken := make(chan struct{}, 1)
+	woken <- struct{}{}
+	for range woken {
+		for fl := w.arrive(woken); fl != nil; fl = w.next(woken) {
+			w.run(fl, id)
 		}
 	}
 }
 
-func (w *workers) take() chan *flight {
+// arrive is next for a worker that was on its way to the queue.
+func (w *workers) arrive(woken chan struct{}) *flight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := len(w.idle) - 1
-	if n < 0 {
-		return nil
-	}
-	worker := w.idle[n]
-	w.idle[n] = nil
-	w.idle = w.idle[:n]
-	w.low = min(w.low, n)
-	return worker
+	w.waking = false
+	return w.nextLocked(woken)
 }
 
-func (w *workers) park(worker chan *flight) bool {
+// next takes a flight from the queue. If there is none the worker is idle, or is to end.
+func (w *workers) next(woken chan struct{}) *flight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return false
+	return w.nextLocked(woken)
+}
+
+func (w *workers) nextLocked(woken chan struct{}) *flight {
+	if len(w.queue) == 0 {
+		if w.closed {
+			close(woken)
+		} else {
+			w.idle = append(w.idle, woken)
+		}
+		return nil
 	}
-	w.idle = append(w.idle, worker)
-	return true
+	fl := w.queue[w.taken]
+	w.queue[w.taken] = nil
+	if w.taken++; 2*w.taken >= len(w.queue) {
+		w.queue, w.taken = slices.Delete(w.queue, 0, w.taken), 0
+	}
+	if len(w.queue) > 0 {
+		w.wakeLocked()
+	}
+	return fl
 }
 
 // trim ends the workers that were idle all the time since the last trim.
@@ -82,9 +120,9 @@ func (w *workers) close() {
 
 // endLocked ends n idle workers, those that have been idle for longest.
 func (w *workers) endLocked(n int) {
-	for _, worker := range w.idle[:n] {
-		close(worker)
+	for _, woken := range w.idle[:n] {
+		close(woken)
 	}
-	w.idle = append([]chan *flight(nil), w.idle[n:]...)
+	w.idle = append([]chan struct{}(nil), w.idle[n:]...)
 	w.low = len(w.idle)
 }

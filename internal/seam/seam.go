@@ -61,11 +61,21 @@ type Host interface {
 	Settles() bool
 	// Now reads both hands of the manager's clock.
 	Now() (wall time.Time, mono int64)
-	// RunOnce is the manager's RunOnce for a caller that knows its goroutine's
-	// identity, which costs 3 µs to find out.
-	RunOnce(ctx context.Context, name string, f func(context.Context) error, goid uint64) error
-	// Identity is that of the calling goroutine.
+	// Once prepares what the manager's RunOnce does.
+	Once(name string, f func(context.Context) error) Once
+	// Identity is that of the calling goroutine, which costs 3 µs to find out.
 	Identity() uint64
+}
+
+// A Once is one call of a function by the manager's RunOnce.
+type Once interface {
+	// Context is the function's; the end of the manager ends it.
+	Context() context.Context
+	// End ends the context with that cause, or as that of a run that is over if it is
+	// nil. The first cause counts.
+	End(cause error)
+	// Run makes the call, on the goroutine of that identity. Once only.
+	Run(goid uint64) error
 }
 
 // RunKey is the key under which the context of a run holds the run's task.
