@@ -14,6 +14,7 @@ import (
 const (
 	Never       = never
 	SlotLength  = int64(1) << slotBits
+	Crowded     = int64(crowded)
 	BucketCount = bucketCount
 )
 

@@ -126,10 +126,8 @@ func (c *wheelCheck) check() {
 	wake, earliest := c.wheel.Wake(), c.model.earliest()
 	latest := earliest
 	if !c.exact && earliest != taskmanager.Never {
-		latest = (earliest/taskmanager.SlotLength + 1) * taskmanager.SlotLength // the end of a dense slot
-		if earliest < c.now {
-			latest = max(latest, (c.now/taskmanager.SlotLength+1)*taskmanager.SlotLength)
-		}
+		// The end of a dense slot, or of what a wake-up serves where there are some.
+		latest = max((earliest/taskmanager.SlotLength+1)*taskmanager.SlotLength, c.now+taskmanager.Crowded)
 	}
 	if wake > latest || (wake == taskmanager.Never) != (len(c.model) == 0) {
 		c.t.Fatalf("wake = now%+d, with %d nodes, the earliest at now%+d", wake-c.now, len(c.model), earliest-c.now)
@@ -241,8 +239,8 @@ func TestADenseSlotIsServedInOneWakeup(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOfADenseSlotWaitsForItsEnd(t *testing.T) {
-	for _, left := range []int{0, 1, 3, 8} {
+func TestWhereSlotsAreDenseAWakeupServesAStretch(t *testing.T) {
+	for _, left := range []int{0, 1, 3, 8, 15} {
 		w := taskmanager.NewWheel(false)
 		start := 5 * taskmanager.SlotLength
 		nodes := make([]taskmanager.Node, 20)
@@ -250,21 +248,45 @@ func TestWhatIsLeftOfADenseSlotWaitsForItsEnd(t *testing.T) {
 		for i := range nodes {
 			w.Add(&nodes[i], start+int64(i)*step, 1)
 		}
-		var later taskmanager.Node
-		w.Add(&later, start+3*taskmanager.SlotLength, 1)
+		var soon, later taskmanager.Node // in the stretch, and behind it
 		now := start + int64(len(nodes)-left-1)*step
+		w.Add(&soon, now+taskmanager.Crowded-1, 1)
+		w.Add(&later, start+5*taskmanager.SlotLength, 1)
 		if due, done := w.PopDue(now, 1000, nil); len(due) != len(nodes)-left || !done {
 			t.Fatalf("popped %d, done %v, want all but %d", len(due), done, left)
 		}
-		end := start + taskmanager.SlotLength
-		if got := w.Wake(); got != end {
-			t.Errorf("wake = %d with %d left, want the end of the slot, %d", got, left, end)
+		end := now + taskmanager.Crowded
+		if got := w.Wake(); got != end && got != soon.When() {
+			t.Errorf("wake = now%+d with %d left, want now%+d", got-now, left, end-now)
 		}
-		if due, _ := w.PopDue(end, 1000, nil); len(due) != left {
-			t.Errorf("popped %d at the end, want %d", len(due), left)
+		if due, _ := w.PopDue(end, 1000, nil); len(due) != left+1 {
+			t.Errorf("popped %d at the end, want %d", len(due), left+1)
 		}
 		if got := w.Wake(); got != later.When() {
 			t.Errorf("wake = %d after the dense slot, want the next instant, %d", got, later.When())
+		}
+	}
+}
+
+func TestDenseSlotsInARowAreServedAStretchAtATime(t *testing.T) {
+	w := taskmanager.NewWheel(false)
+	start := 5 * taskmanager.SlotLength
+	nodes := make([]taskmanager.Node, 200)
+	step := taskmanager.SlotLength / 20
+	for i := range nodes {
+		w.Add(&nodes[i], start+int64(i)*step, 1)
+	}
+	now := start + 3*step
+	w.PopDue(now, 1000, nil)
+	for popped := 4; popped < 180; {
+		wake := w.Wake()
+		if wake != now+taskmanager.Crowded {
+			t.Fatalf("wake = now%+d, want now%+d", wake-now, taskmanager.Crowded)
+		}
+		now = wake
+		due, done := w.PopDue(now, 1000, nil)
+		if popped += len(due); !done || int64(popped) != (now-start)/step+1 {
+			t.Fatalf("%d popped until %d, done %v", popped, now-start, done)
 		}
 	}
 }
