@@ -177,8 +177,8 @@ func inTransaction(t testing.TB, db *sql.DB, statement string) (undo func()) {
 func waitForLocks(t testing.TB, d database, db *sql.DB, want int) {
 	t.Helper()
 	query := map[string]string{
-		"postgres": `SELECT count(DISTINCT l.pid) FROM pg_locks l JOIN pg_locks o ON o.pid = l.pid AND o.relation = 'taskmanager_run'::regclass
-			OR o.pid = l.pid AND o.relation = 'taskmanager_trigger'::regclass OR o.pid = l.pid AND o.relation = 'taskmanager_job'::regclass WHERE NOT l.granted`,
+		"postgres": `SELECT count(DISTINCT l.pid) FROM pg_locks l JOIN pg_locks o ON o.pid = l.pid
+			WHERE NOT l.granted AND o.relation IN ('taskmanager_run'::regclass, 'taskmanager_trigger'::regclass, 'taskmanager_job'::regclass, 'taskmanager_gate'::regclass)`,
 		"mysql": `SELECT count(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id
 			WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`,
 	}[d.name]
