@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/taskmanager-go/taskmanager/durable"
-	"github.com/taskmanager-go/taskmanager/durable/sqlstore"
 )
 
 // Claims beside claims, claims of many, and their fences.
@@ -42,22 +40,8 @@ func TestAnExclusiveRunsFenceIsTakenBehindTheGate(t *testing.T) {
 	s, db := d.store(t, 4)
 	jobOf(t, s, "a", false)
 	enqueueMany(t, s, "a", 1, 2)
-	var schema string
-	if err := db.QueryRow("SELECT current_schema()").Scan(&schema); err != nil {
-		t.Fatal(err)
-	}
-	config, err := pgx.ParseConfig(postgresDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &pause{text: "FROM taskmanager_gate", reached: make(chan struct{}), goOn: make(chan struct{})}
-	config.RuntimeParams["search_path"], config.Tracer = schema, p
-	traced := stdlib.OpenDB(*config)
-	defer traced.Close()
-	slow, err := sqlstore.Open(traced, d.dialect)
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := tracedStore(t, db, p)
 	var late durable.ClaimResult
 	done := async(func() (err error) {
 		late, err = slow.Claim(t.Context(), durable.ClaimRequest{Node: "m", Limit: 1, Handlers: []string{"h"}, Plan: planOrBlock})

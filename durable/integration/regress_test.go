@@ -432,21 +432,8 @@ func TestEachTransactionOnPostgresBoundsWhatOthersWait(t *testing.T) {
 	d := databases[1]
 	s, db := d.store(t, 2)
 	jobOf(t, s, "a", false)
-	var dsn string
-	if err := db.QueryRow("SHOW search_path").Scan(&dsn); err != nil {
-		t.Fatal(err)
-	}
-	config, err := pgx.ParseConfig(postgresDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
 	trace := &statements{}
-	config.RuntimeParams["search_path"], config.Tracer = dsn, trace
-	traced := stdlib.OpenDB(*config)
-	defer traced.Close()
-	if s, err = sqlstore.Open(traced, d.dialect); err != nil {
-		t.Fatal(err)
-	}
+	s = tracedStore(t, db, trace)
 	enqueue(t, s, durable.EnqueueOnly, "a", oneShot("a", 1))
 	ends := endsOf(claimAs(t, s, "n", 1, runIt))
 	ends[0].Keep = true
@@ -470,6 +457,27 @@ func TestEachTransactionOnPostgresBoundsWhatOthersWait(t *testing.T) {
 	if began < 8 {
 		t.Errorf("%d transactions, want 8 at least", began)
 	}
+}
+
+// tracedStore is a store of the same tables of PostgreSQL, on connections that are traced.
+func tracedStore(t testing.TB, db *sql.DB, tracer pgx.QueryTracer) *sqlstore.Store {
+	t.Helper()
+	var schema string
+	if err := db.QueryRow("SELECT current_schema()").Scan(&schema); err != nil {
+		t.Fatal(err)
+	}
+	config, err := pgx.ParseConfig(postgresDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams["search_path"], config.Tracer = schema, tracer
+	traced := stdlib.OpenDB(*config)
+	t.Cleanup(func() { _ = traced.Close() })
+	s, err := sqlstore.Open(traced, sqlstore.PostgreSQL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 type statements struct{ list []string }

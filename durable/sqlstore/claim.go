@@ -137,7 +137,7 @@ func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult, 
 		if err != nil {
 			return err
 		}
-		ours := slices.DeleteFunc(found, func(t durable.TriggerRow) bool { return c.left[t.Job] })
+		ours := slices.DeleteFunc(found, func(row durable.TriggerRow) bool { return c.left[row.Job] })
 		if len(ours) == 0 && len(found) >= min(r.Limit, mostCandidates) {
 			continue // behind those that somebody else has, there may be more
 		}

@@ -56,7 +56,8 @@ func PostgreSQL() Dialect {
 }
 
 // jobKey is an advisory lock's key for a job of these tables: that of some jobs, since a
-// server has room for some thousand locks only. Who meets another's leaves a job out once.
+// server has room for some thousand locks only. While an edit holds it, claims leave out
+// the jobs that share the key, too.
 func jobKey(name string) string {
 	return "(CAST(CAST('{job}' AS regclass) AS bigint) << 10 | (hashtext(" + name + ") & 1023))"
 }

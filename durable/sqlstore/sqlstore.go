@@ -21,12 +21,25 @@
 //	edit    the job's gate, then its rows; the job for itself alone, if it no longer
 //	        allows concurrency (on MySQL, if it changes at all)
 //
-// A claim waits for nobody.
+// A claim waits for nobody, but for whoever is just adding a run of the same ID.
 //
 // On SQLite there is one writer at a time, which needs none of this.
 //
 // Transactions are READ COMMITTED on the servers, and repeated when the server gives
 // one up for a deadlock or the like.
+//
+// # Files
+//
+//	claim.go        what is due, and the locks of a claim; verdict.go: what it writes
+//	finish.go       the ends of runs
+//	edit.go         changes of a job, also in the caller's transaction
+//	nodes.go        heartbeats, dead nodes, leases
+//	queries.go      jobs, runs, purge
+//	dialect.go      what differs between databases; sqlite.go, postgres.go, mysql.go
+//	batch.go        many rows in one statement; json.go: as JSON
+//	rows.go         types as columns; fields.go: the kinds of columns
+//	transaction.go  transactions and statements; failures.go: which are repeated
+//	migrate.go      the tables
 package sqlstore
 
 import (
