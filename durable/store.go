@@ -25,7 +25,8 @@ type Store interface {
 	// Claim hands due triggers to r.Plan, in order of priority (larger first),
 	// then due instant, then ID, over all that is due, and makes its verdicts true.
 	// If nothing is due it costs one query. Triggers that another node is working
-	// on at this moment are left out.
+	// on at this moment are left out; while more is due than claims can take, what
+	// others add shows within a tenth of a second.
 	Claim(ctx context.Context, r ClaimRequest) (ClaimResult, error)
 
 	// Finish ends runs, each on its own: the i-th answer tells whether the run was

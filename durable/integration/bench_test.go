@@ -82,7 +82,7 @@ func oneShots(t testing.TB, s durable.Store, n int) {
 func runIt(d durable.Due) durable.Verdict {
 	t := d.Trigger
 	return durable.Verdict{Delete: true, Run: &durable.RunRow{
-		ID: t.ID, Job: t.Job, Trigger: t.Name, Kind: t.Kind, ScheduledAt: t.ScheduledAt, Attempt: t.Attempt,
+		ID: t.ID, Job: t.Job, Trigger: t.Origin, Kind: t.Kind, ScheduledAt: t.ScheduledAt, Attempt: t.Attempt,
 		IdempotencyKey: t.IdempotencyKey, Data: t.Data, Priority: t.Priority, TriggerID: t.ID, Exclusive: !d.Job.AllowConcurrent,
 	}}
 }

@@ -10,6 +10,50 @@ import (
 	"github.com/taskmanager-go/taskmanager/durable"
 )
 
+// PostgreSQL keeps the plans of prepared statements. Those that are made when there are
+// next to no rows yet must not read whole tables, which have a million soon after.
+func TestEarlyPlansGoByKeys(t *testing.T) {
+	s, db := databases[1].store(t, 1)
+	jobOf(t, s, "a", true)
+	for n := range 8 { // the sixth one decides
+		enqueueMany(t, s, "a", 10*n+1, 10*n+9)
+		finishAll(t, s, endsOf(claimAs(t, s, "n", 10, runIt)))
+	}
+	do(t, db, "SET plan_cache_mode = force_generic_plan")
+	moves := texts(t, db, `SELECT 'EXPLAIN EXECUTE ' || quote_ident(name) || '(' || array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ', ') || ')'
+		FROM pg_prepared_statements WHERE cardinality(parameter_types) > 0 AND statement LIKE '%DELETE FROM%INSERT INTO%'`)
+	for _, explain := range moves {
+		plan := strings.Join(texts(t, db, explain), "\n")
+		if strings.Contains(plan, "Seq Scan on taskmanager_") {
+			t.Errorf("a statement is carried out by reading all of a table:\n%s", plan)
+		}
+	}
+	if len(moves) != 2 {
+		t.Errorf("there are %d statements that move rows, want that of claims and that of ends", len(moves))
+	}
+}
+
+// texts reads a query's texts, in order.
+func texts(t testing.TB, db *sql.DB, query string) (list []string) {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 // An idle claim must not cost more when more is waiting. What is compared are times
 // of the same minute, since plans are told differently by each server: run it with
 // -bench Idle.

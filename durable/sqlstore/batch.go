@@ -49,17 +49,27 @@ func insert[T any](t *txn, into table[T], rows []T, ignore bool) error {
 
 func valuesOf[T any](of table[T], rows []T) [][]any {
 	values := make([][]any, len(rows))
+	row, fields := of.scratch()
 	for i := range rows {
-		values[i] = of.values(&rows[i])
+		*row = rows[i]
+		values[i] = make([]any, len(fields))
+		for k, f := range fields {
+			values[i][k] = f.value()
+		}
 	}
 	return values
 }
 
 // removeByID deletes rows of a table, and gives the number of those that were there.
 func (t *txn) removeByID(table string, ids []string) (int, error) {
+	return t.removeBy(column{"id", short}, table, ids)
+}
+
+// removeBy is removeByID by another column.
+func (t *txn) removeBy(key column, table string, values []string) (int, error) {
 	sum := 0
-	for part := range slices.Chunk(ids, batchRows) {
-		statement, args := t.dialect.removeByID(table, part)
+	for part := range slices.Chunk(values, batchRows) {
+		statement, args := t.dialect.removeBy(key, table, part)
 		n, err := t.exec(statement, args...)
 		if err != nil {
 			return 0, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -32,15 +33,36 @@ func (d *due) first() (first time.Time) {
 
 // Claim implements durable.Store.
 func (s *Store) Claim(ctx context.Context, r durable.ClaimRequest) (durable.ClaimResult, error) {
-	res, due, err := s.look(ctx, &r)
-	if err != nil || r.Limit <= 0 || res.Next.IsZero() || res.Next.After(res.Now) {
-		return res, err
+	of := s.eligible(&r)
+	seen, known := s.ahead.get(of.key)
+	if known && r.Limit > 0 {
+		res, some, err := s.claim(ctx, &r, &of, seen)
+		if err != nil || some {
+			return res, err
+		}
 	}
-	seen, known := res, false
-	err = s.write(ctx, func(t *txn) error {
-		res = seen
-		t.now = seen.Now // it goes by the time at which it looked
-		err := t.claim(&r, due, &res, known)
+	if err := s.look(ctx, r.Node, &of, &seen); err != nil {
+		return durable.ClaimResult{}, err
+	}
+	if first := seen.due.first(); r.Limit <= 0 || first.IsZero() || first.After(seen.now) {
+		return durable.ClaimResult{Now: seen.now, Next: first, Broadcast: seen.broadcast}, nil
+	}
+	res, _, err := s.claim(ctx, &r, &of, seen)
+	return res, err
+}
+
+// claim claims what is due as far as it was seen, and tells whether that was something.
+func (s *Store) claim(ctx context.Context, r *durable.ClaimRequest, of *eligible, seen sight) (res durable.ClaimResult, some bool, err error) {
+	known := false
+	err = s.transact(ctx, func(t *txn) error {
+		t.now = s.timeAfter(&seen)
+		res = durable.ClaimResult{Now: t.now, Next: seen.due.first(), Broadcast: seen.broadcast}
+		c := &claiming{
+			txn: t, node: r.Node, res: &res, of: of, seen: seen,
+			jobs: map[string]durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{},
+		}
+		err := c.claim(r, known)
+		some = c.some
 		if isDuplicate(err) && !known {
 			known = true
 			err = errors.Join(errChanged, err)
@@ -48,56 +70,64 @@ func (s *Store) Claim(ctx context.Context, r durable.ClaimRequest) (durable.Clai
 		return err
 	})
 	if err != nil {
-		return durable.ClaimResult{}, err
+		s.ahead.edited()
+		return durable.ClaimResult{}, false, err
 	}
-	return res, nil
+	return res, some, nil
 }
 
 // look is the one query of a claim that finds nothing: each of its parts is a probe
 // of an index. min(due_at) over all priorities, or an OR, would be a scan.
-func (s *Store) look(ctx context.Context, r *durable.ClaimRequest) (res durable.ClaimResult, due due, err error) {
-	which, args := s.eligible(r)
+func (s *Store) look(ctx context.Context, node string, of *eligible, seen *sight) (err error) {
 	var q strings.Builder
 	var all []any
 	// CASE keeps PostgreSQL from looking for max(id) in the primary key, from its end.
 	broadcast := number_(durable.StateBroadcast)
 	// Without parameters it is one query to drivers that prepare those with them, too.
-	q.WriteString("SELECT {now}, (SELECT lease_until FROM {node} WHERE id = " + s.dialect.literal(r.Node) + " AND dead = 0), " +
+	q.WriteString("SELECT {now}, (SELECT lease_until FROM {node} WHERE id = " + s.dialect.literal(node) + " AND dead = 0), " +
 		"(SELECT max(CASE state WHEN " + broadcast + " THEN id END) FROM {trigger}{due} WHERE state = " + broadcast + ")")
 	for p := range priorities {
 		q.WriteString(", (SELECT due_at FROM {trigger}{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
-			" AND due_at > -9000000000000000000 AND " + which + " ORDER BY due_at, id LIMIT 1)")
-		all = append(all, args...)
+			" AND due_at > -9000000000000000000 AND " + of.where + " ORDER BY due_at, id LIMIT 1)")
+		all = append(all, of.args...)
 	}
 	var now int64
 	var lease time.Time
 	var last sql.NullString
 	fields := []any{&now, (*instant)(&lease), &last}
-	for p := range due {
-		fields = append(fields, (*instant)(&due[p]))
+	for p := range seen.due {
+		fields = append(fields, (*instant)(&seen.due[p]))
 	}
 	err = s.read(ctx, func(db querier) error { return s.one(ctx, db, fields, q.String(), all...) })
 	if err != nil {
-		return res, due, err
+		return err
 	}
-	res.Now, res.Next, res.Broadcast = fromMicros(now), due.first(), last.String
-	if !res.Now.Before(lease) {
-		return durable.ClaimResult{}, due, durable.ErrNodeDead
+	seen.now, seen.looked, seen.broadcast = fromMicros(now), time.Now(), last.String
+	if !seen.now.Before(lease) {
+		return durable.ErrNodeDead
 	}
-	return res, due, nil
+	return nil
 }
 
 // number_ is the number that is stored for a state or kind.
 func number_[T ~uint8](n T) string { return strconv.Itoa(int(n)) }
 
-// eligible is the condition for triggers that a claim may look at.
-func (s *Store) eligible(r *durable.ClaimRequest) (string, []any) {
-	which := s.dialect.literals("handler", r.Handlers)
-	if len(r.Except) == 0 {
-		return which, nil
+// An eligible is the condition for triggers that a claim may look at.
+type eligible struct {
+	where string
+	args  []any
+	key   string // tells it from others
+}
+
+func (s *Store) eligible(r *durable.ClaimRequest) eligible {
+	e := eligible{where: s.dialect.literals("handler", r.Handlers)}
+	if len(r.Except) > 0 {
+		var except string
+		except, e.args = s.dialect.among("id", r.Except)
+		e.where += " AND NOT (" + except + ")"
 	}
-	except, args := s.dialect.among("id", r.Except)
-	return which + " AND NOT (" + except + ")", args
+	e.key = fmt.Sprint(e.where, e.args)
+	return e
 }
 
 // A claiming is a claim in its transaction.
@@ -105,6 +135,11 @@ type claiming struct {
 	*txn
 	node string
 	res  *durable.ClaimResult
+	of   *eligible
+	// seen is what was seen of them; then, if there are more, where the next claim goes on.
+	seen sight
+	more bool
+	some bool // it found some that are its own
 	jobs map[string]durable.JobRow
 	busy map[string]bool // exclusive jobs with an active run
 	left map[string]bool // jobs that somebody else has locked
@@ -112,24 +147,25 @@ type claiming struct {
 	number int64
 
 	was, is []durable.TriggerRow // triggers that change
-	gone    [][]any              // ID and version of triggers that go
-	runs    []durable.RunRow
-	from    []int64 // of each run: the version of the trigger that it takes the place of, 0 for none
+	gone    []*candidate         // those that go
+	from    []*candidate         // of each claimed run: what it takes the place of, or nil
 	skipped []durable.RunRow
+}
+
+// A candidate is a trigger that is due, and locked.
+type candidate struct {
+	durable.TriggerRow
+	place string // see Dialect
 }
 
 // claim is a claim in its transaction. known tells that some trigger has an active run's
 // ID: it was added again by somebody who could not see the run yet, and would be in
 // everybody's way for ever.
-func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult, known bool) error {
-	c := &claiming{
-		txn: t, node: r.Node, res: res,
-		jobs: map[string]durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{},
-	}
+func (c *claiming) claim(r *durable.ClaimRequest, known bool) error {
 	for {
-		found, err := c.candidates(r, due)
+		found, err := c.candidates(r)
 		if err == nil && known {
-			found, err = t.dropKnown(found)
+			found, err = c.dropKnown(found)
 		}
 		if err == nil {
 			err = c.lockJobs(found)
@@ -137,13 +173,20 @@ func (t *txn) claim(r *durable.ClaimRequest, due due, res *durable.ClaimResult, 
 		if err != nil {
 			return err
 		}
-		ours := slices.DeleteFunc(found, func(row durable.TriggerRow) bool { return c.left[row.Job] })
-		if len(ours) == 0 && len(found) >= min(r.Limit, mostCandidates) {
+		full := len(found) >= min(r.Limit, mostCandidates)
+		if c.more = full; full {
+			last := &found[len(found)-1]
+			c.seen.due[last.Priority] = last.DueAt
+		}
+		found = slices.DeleteFunc(found, func(t candidate) bool { return c.left[t.Job] })
+		if len(found) == 0 && full {
 			continue // behind those that somebody else has, there may be more
 		}
-		if err := c.plan(ours, r.Plan); err != nil {
+		c.some = len(found) > 0
+		if err := c.plan(found, r.Plan); err != nil {
 			return err
 		}
+		c.ahead.set(c.of.key, c.seen, c.more)
 		return c.carryOut()
 	}
 }
@@ -155,19 +198,21 @@ const mostCandidates = 10_000
 // is done by a function: see shareJobs. There are none for a node that has died meanwhile.
 // The index begins with what is left of rows that are gone: to look from due on passes
 // over that.
-func (c *claiming) candidates(r *durable.ClaimRequest, due due) ([]durable.TriggerRow, error) {
-	which, args := c.eligible(r)
+func (c *claiming) candidates(r *durable.ClaimRequest) ([]candidate, error) {
+	which, args := c.of.where, c.of.args
 	if left := slices.Sorted(maps.Keys(c.left)); len(left) > 0 {
 		where, also := c.dialect.among("job", left)
-		which, args = which+" AND NOT ("+where+")", append(args, also...)
+		which, args = which+" AND NOT ("+where+")", slices.Concat(args, also)
 	}
 	limit := min(r.Limit, mostCandidates)
-	var found []durable.TriggerRow
+	var found []candidate
 	row, into := triggers.reader()
+	var place text
 	var shared truth
-	into = append(into, &shared)
+	into = append(into, &place, &shared)
+	columns := triggers.own() + ", " + c.dialect.readPlace
 	for p := priorities - 1; p >= 0 && len(found) < limit; p-- {
-		if due[p].IsZero() || due[p].After(c.now) {
+		if first := c.seen.due[p]; first.IsZero() || first.After(c.now) {
 			continue
 		}
 		from := triggers.from() + "{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
@@ -175,10 +220,10 @@ func (c *claiming) candidates(r *durable.ClaimRequest, due due) ([]durable.Trigg
 			" AND EXISTS (SELECT 1 FROM {node} WHERE id = ? AND dead = 0 AND lease_until > {now}){timeouts} ORDER BY due_at, id"
 		n := limit - len(found)
 		found = slices.Grow(found, min(n, 1000))
-		args := slices.Concat([]any{due[p].UnixMicro(), c.now.UnixMicro()}, args, []any{r.Node, n})
-		err := each(c.ctx, c.Store, c.q, c.dialect.first(triggers.own(), from, n), args, func(rows *sql.Rows) error {
+		args := slices.Concat([]any{c.seen.due[p].UnixMicro(), c.now.UnixMicro()}, args, []any{r.Node, n})
+		err := each(c.ctx, c.Store, c.q, c.dialect.first(columns, from, n), args, func(rows *sql.Rows) error {
 			err := rows.Scan(into...)
-			found = append(found, *row)
+			found = append(found, candidate{*row, string(place)})
 			if !shared {
 				c.left[row.Job] = true
 			}
@@ -192,7 +237,7 @@ func (c *claiming) candidates(r *durable.ClaimRequest, due due) ([]durable.Trigg
 }
 
 // dropKnown deletes one-shot triggers that have an active run's ID.
-func (t *txn) dropKnown(found []durable.TriggerRow) ([]durable.TriggerRow, error) {
+func (t *txn) dropKnown(found []candidate) ([]candidate, error) {
 	var ids []string
 	for i := range found {
 		if found[i].OneShot() {
@@ -205,13 +250,13 @@ func (t *txn) dropKnown(found []durable.TriggerRow) ([]durable.TriggerRow, error
 		return found, err
 	}
 	_, err = t.removeByID("{trigger}", known)
-	return slices.DeleteFunc(found, func(r durable.TriggerRow) bool { return slices.Contains(known, r.ID) }), err
+	return slices.DeleteFunc(found, func(r candidate) bool { return slices.Contains(known, r.ID) }), err
 }
 
 // lockJobs loads the triggers' jobs, and locks the gates of those for which it
 // matters what others do meanwhile: runs of exclusive jobs, and a Release that would
 // not see what this claim parks.
-func (c *claiming) lockJobs(found []durable.TriggerRow) error {
+func (c *claiming) lockJobs(found []candidate) error {
 	names := map[string]bool{}
 	for i := range found {
 		if job := found[i].Job; !c.left[job] {
@@ -315,12 +360,12 @@ func (t *txn) gates(names []string, lock string) ([]string, error) {
 }
 
 // plan gets the verdicts.
-func (c *claiming) plan(found []durable.TriggerRow, plan func(durable.Due) durable.Verdict) error {
-	c.runs, c.from = make([]durable.RunRow, 0, len(found)), make([]int64, 0, len(found))
+func (c *claiming) plan(found []candidate, plan func(durable.Due) durable.Verdict) error {
+	c.res.Claimed, c.from = make([]durable.Claimed, 0, len(found)), make([]*candidate, 0, len(found))
 	for i := range found {
 		row := &found[i]
 		job := c.jobs[row.Job]
-		due := durable.Due{Now: c.now, Trigger: *row, Job: job}
+		due := durable.Due{Now: c.now, Trigger: row.TriggerRow, Job: job}
 		due.Trigger.Data, due.Job.Data = bytes.Clone(row.Data), bytes.Clone(job.Data)
 		due.Busy = job.Name != "" && !job.AllowConcurrent && c.busy[row.Job]
 		if err := c.note(row, plan(due)); err != nil {

@@ -28,6 +28,8 @@ type Dialect struct {
 	primary    string // after a table's name: go by the primary key and nothing else
 	due        string // after the trigger table's name: go by its index for due rows
 	ofJob      string // likewise: by that of a job's rows
+	place      column // by which a locked row is found soonest
+	readPlace  string // likewise: as a text that is read
 
 	// first are the first rows of a query for triggers, at most as many as one more
 	// parameter at the end says; n is what that is going to be. Rows are locked, as by
@@ -66,18 +68,18 @@ type Dialect struct {
 	transactional                  bool
 }
 
-// removeByID deletes rows by ID.
-func (d *Dialect) removeByID(table string, ids []string) (string, []any) {
+// removeBy deletes rows by a column.
+func (d *Dialect) removeBy(key column, table string, values []string) (string, []any) {
 	if !d.listJoins {
-		where, args := d.among("id", ids)
+		where, args := d.among(key.name, values)
 		return "DELETE FROM " + table + " WHERE " + where, args
 	}
-	rows := make([][]any, len(ids))
-	for i, id := range ids {
-		rows[i] = []any{id}
+	rows := make([][]any, len(values))
+	for i, v := range values {
+		rows[i] = []any{v}
 	}
-	batch, args := d.batch([]column{{"id", short}}, rows)
-	return d.remove(table, batch, "t.id = v.id"), args
+	batch, args := d.batch([]column{{"listed", key.kind}}, rows)
+	return d.remove(table, batch, "t."+key.name+" = v.listed"), args
 }
 
 // source selects an INSERT's rows from a batch. WHERE keeps SQLite from taking ON CONFLICT

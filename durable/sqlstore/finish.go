@@ -26,13 +26,18 @@ func (s *Store) Finish(ctx context.Context, r durable.FinishRequest) (own []bool
 		}
 		return err
 	}
-	if s.dialect.moves && !slices.ContainsFunc(r.Ends, needsMore) && fits(r.Ends) {
+	transact := s.transact
+	more := slices.ContainsFunc(r.Ends, needsMore)
+	if more {
+		transact = s.write
+	}
+	if s.dialect.moves && !more && fits(r.Ends) {
 		err = s.read(ctx, func(db querier) (err error) { // a single statement is a transaction by itself
 			own, err = (&txn{Store: s, q: db, ctx: ctx}).takeRuns(r.Ends, known)
 			return again(err)
 		})
 	} else {
-		err = s.write(ctx, func(t *txn) (err error) {
+		err = transact(ctx, func(t *txn) (err error) {
 			own, err = t.finish(&r, known)
 			return again(err)
 		})
@@ -238,8 +243,14 @@ func (t *txn) moveRuns(rows [][]any, known bool, taken func(ownership)) error {
 		end = t.dialect.ignore("id")
 	}
 	if t.dialect.moves {
-		return each(t.ctx, t.Store, t.q, "WITH gone AS ("+t.dialect.remove("{run}", batch, on+"{timeouts}")+" RETURNING "+moved+"), "+
-			"kept AS ("+into+"SELECT "+history.list()+" FROM gone"+end+") SELECT id, node FROM gone", args, note)
+		text := "WITH gone AS (" + t.dialect.remove("{run}", batch, on+"{timeouts}") + " RETURNING " + moved + ")"
+		move := into + "SELECT " + history.list() + " FROM gone" + end
+		if known { // RETURNING would leave out those that the history has
+			text += ", kept AS (" + move + ") SELECT id, node FROM gone"
+		} else {
+			text += " " + move + " RETURNING id, node"
+		}
+		return each(t.ctx, t.Store, t.q, text, args, note)
 	}
 	source := " FROM " + batch + t.dialect.then + "{run} AS t{primary} ON " + on
 	if err := each(t.ctx, t.Store, t.q, "SELECT t.id, t.node"+source+"{lock}", args, note); err != nil || len(ids) == 0 {

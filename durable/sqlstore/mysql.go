@@ -22,8 +22,10 @@ func MySQL() Dialect {
 		skip:    " FOR UPDATE SKIP LOCKED",
 		// Without it the optimizer scans a small table, and locks what is others':
 		// hundreds of deadlocks a minute.
-		primary: " FORCE INDEX (PRIMARY)",
-		due:     " FORCE INDEX ({prefix}trigger_due)",
+		primary:   " FORCE INDEX (PRIMARY)",
+		place:     column{"id", short},
+		readPlace: "t.id",
+		due:       " FORCE INDEX ({prefix}trigger_due)",
 		// Without it one job with a million triggers has it scan the table for any job.
 		ofJob: " FORCE INDEX ({prefix}trigger_job)",
 		first: func(columns, from string, _ int) string {

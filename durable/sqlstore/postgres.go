@@ -16,15 +16,16 @@ import (
 func PostgreSQL() Dialect {
 	d := Dialect{
 		name: "postgres",
-		// Not clock_timestamp(), which is volatile.
-		now: "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)",
 		// A scalar subquery is evaluated once, before the first row is looked at.
+		now: "(SELECT CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))",
 		timeouts: " AND (SELECT set_config('idle_in_transaction_session_timeout', '5s', true)" +
 			" || set_config('lock_timeout', '5s', true)) <> ''",
 		numbered:      true,
 		schemas:       true,
 		moves:         true,
 		transactional: true,
+		place:         column{"ctid", address},
+		readPlace:     "CAST(t.ctid AS text)",
 		lock:          " FOR UPDATE",
 		skip:          " FOR UPDATE SKIP LOCKED",
 		// The limit inside tells the planner that there are few, and is one of a few texts,
@@ -62,14 +63,16 @@ func jobKey(name string) string {
 	return "(CAST(CAST('{job}' AS regclass) AS bigint) << 10 | (hashtext(" + name + ") & 1023))"
 }
 
-func postgresLiteral(s string) string {
-	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`, `?`, `\x3F`, `{`, `\x7B`).Replace(s) + "'"
-}
+func postgresLiteral(s string) string { return "E'" + literalEscapes.Replace(s) + "'" }
+
+var literalEscapes = strings.NewReplacer(`\`, `\\`, `'`, `''`, `?`, `\x3F`, `{`, `\x7B`)
 
 // postgresBatch gives a batch as one array for each column: the statement is the
-// same for any number of rows, and need not be planned again.
+// same for any number of rows, and need not be planned again. Its LIMIT, which limits
+// nothing, has the planner count on a row or two, and go by keys: a plan from when a table
+// was almost empty is kept for long, and must not be to read all of it.
 func postgresBatch(columns []column, rows [][]any) (string, []any) {
-	types := [...]string{short: "text[]", long: "text[]", number: "bigint[]", blob: "bytea[]"}
+	types := [...]string{short: "text[]", long: "text[]", number: "bigint[]", blob: "bytea[]", address: "tid[]"}
 	places, constants := varying(columns, rows)
 	args := make([]any, 0, len(columns))
 	var single, arrays, named []string
@@ -86,7 +89,7 @@ func postgresBatch(columns []column, rows [][]any) (string, []any) {
 		args = append(args, b.String())
 	}
 	return "(SELECT a.*" + strings.Join(single, "") + " FROM unnest(" + strings.Join(arrays, ", ") + ") AS a(" +
-		strings.Join(named, ", ") + ")) AS v", args
+		strings.Join(named, ", ") + ") LIMIT ?) AS v", append(args, len(rows))
 }
 
 var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)

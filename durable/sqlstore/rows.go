@@ -30,6 +30,7 @@ const (
 	long               // text that is not
 	number             // integers, truth values, instants
 	blob
+	address // where a row is, as text
 )
 
 // newTable takes the names of the columns in the order of fields; "+" marks long
@@ -65,20 +66,16 @@ func (t table[T]) own() string { return names(t.columns, "t.") }
 // from is what follows the columns in a SELECT.
 func (t table[T]) from() string { return " FROM {" + t.name + "} AS t" }
 
-// values are the row's values, as they are written.
-func (t table[T]) values(row *T) []any {
-	fields := t.fields(row)
-	values := make([]any, len(fields))
-	for i, f := range fields {
-		values[i] = f.value()
-	}
-	return values
+// scratch is a row for one after the other, and its fields.
+func (t table[T]) scratch() (row *T, fields []field) {
+	row = new(T)
+	return row, t.fields(row)
 }
 
 // reader is where rows are read to, one after the other, and what to pass to Scan.
 func (t table[T]) reader() (row *T, into []any) {
-	row = new(T)
-	for _, f := range t.fields(row) {
+	row, fields := t.scratch()
+	for _, f := range fields {
 		into = append(into, f)
 	}
 	return row, into
@@ -116,22 +113,23 @@ var triggers = newTable("trigger", `id job name handler kind +description +sched
 			(*text)(&r.Origin), (*instant)(&r.ScheduledAt), (*count)(&r.Attempt), (*text)(&r.RetryOf), (*text)(&r.IdempotencyKey)}
 	})
 
-const runColumns = `id job trigger_name kind state scheduled_at started_at ended_at duration node
-	attempt retry_of +idempotency_key data priority fence passed code +message +detail
-	trigger_id is_held is_exclusive to_recover to_cancel`
+var history = newTable("history", endedColumns, endedFields)
 
-func runFields(r *durable.RunRow) []field {
+const endedColumns = `id job trigger_name kind state scheduled_at started_at ended_at duration node
+	attempt retry_of +idempotency_key data priority fence passed code +message +detail`
+
+func endedFields(r *durable.RunRow) []field {
 	return []field{(*text)(&r.ID), (*text)(&r.Job), (*text)(&r.Trigger), (*tiny)(&r.Kind), (*tiny)(&r.State),
 		(*instant)(&r.ScheduledAt), (*moment)(&r.StartedAt), (*instant)(&r.EndedAt), (*big)(&r.Duration), (*text)(&r.Node),
 		(*count)(&r.Attempt), (*text)(&r.RetryOf), (*text)(&r.IdempotencyKey), (*octets)(&r.Data), (*count)(&r.Priority), (*big)(&r.Fence), (*big)(&r.Passed),
-		(*text)(&r.Code), (*text)(&r.Message), (*text)(&r.Detail),
-		(*text)(&r.TriggerID), (*truth)(&r.Holds), (*truth)(&r.Exclusive), (*truth)(&r.Recover), (*truth)(&r.Cancel)}
+		(*text)(&r.Code), (*text)(&r.Message), (*text)(&r.Detail)}
 }
 
-var (
-	runs    = newTable("run", runColumns, runFields)
-	history = newTable("history", runColumns, runFields)
-)
+var runs = newTable("run", endedColumns+` trigger_id is_held is_exclusive to_recover to_cancel`,
+	func(r *durable.RunRow) []field {
+		return append(endedFields(r),
+			(*text)(&r.TriggerID), (*truth)(&r.Holds), (*truth)(&r.Exclusive), (*truth)(&r.Recover), (*truth)(&r.Cancel))
+	})
 
 var nodes = newTable("node", `id name started_at heartbeat_at lease_until dead`,
 	func(r *durable.NodeRow) []field {

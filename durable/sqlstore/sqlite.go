@@ -16,6 +16,8 @@ func SQLite() Dialect {
 		name:          "sqlite",
 		immediate:     true,
 		then:          " CROSS JOIN ",
+		place:         column{"rowid", address},
+		readPlace:     "CAST(t.rowid AS TEXT)",
 		transactional: true,
 		first:         func(columns, from string, _ int) string { return "SELECT " + columns + ", 1" + from + " LIMIT ?" },
 		literal:       func(s string) string { return "CAST(" + hexOf(s) + " AS TEXT)" },
@@ -27,7 +29,7 @@ func SQLite() Dialect {
 		ignore: func(string) string { return " ON CONFLICT DO NOTHING" },
 		remove: func(table, batch, on string) string {
 			// The batch comes first, as CROSS JOIN says, and the primary key second.
-			return "DELETE FROM " + table + " WHERE id IN (SELECT t.id FROM " + batch + " CROSS JOIN " + table + " AS t WHERE " + on + ")"
+			return "DELETE FROM " + table + " WHERE rowid IN (SELECT t.rowid FROM " + batch + " CROSS JOIN " + table + " AS t WHERE " + on + ")"
 		},
 		number:  "0",
 		numbers: []string{"UPDATE {fence} SET number = number + 1 RETURNING number"},

@@ -31,6 +31,7 @@
 // # Files
 //
 //	claim.go        what is due, and the locks of a claim; verdict.go: what it writes
+//	ahead.go        where the next claim goes on
 //	finish.go       the ends of runs
 //	edit.go         changes of a job, also in the caller's transaction
 //	nodes.go        heartbeats, dead nodes, leases
@@ -64,6 +65,7 @@ type Store struct {
 	names *strings.Replacer // of tables and the like in statements
 
 	checked atomic.Bool   // the schema was found to be the right one
+	ahead   ahead         // of claims
 	writer  chan struct{} // whoever writes, where there is one writer at a time
 }
 

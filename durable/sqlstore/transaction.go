@@ -72,8 +72,14 @@ func (s *Store) read(ctx context.Context, f func(querier) error) error {
 	return s.again(ctx, func() error { return f(s.db) })
 }
 
-// write calls f in a transaction, and commits it. f may be called again.
+// write is transact for what may change which triggers are due.
 func (s *Store) write(ctx context.Context, f func(*txn) error) error {
+	defer s.ahead.edited()
+	return s.transact(ctx, f)
+}
+
+// transact calls f in a transaction, and commits it. f may be called again.
+func (s *Store) transact(ctx context.Context, f func(*txn) error) error {
 	if err := s.check(ctx, s.db); err != nil {
 		return err
 	}
@@ -93,7 +99,7 @@ func (s *Store) write(ctx context.Context, f func(*txn) error) error {
 	})
 }
 
-// immediately is write with BEGIN IMMEDIATE, which database/sql cannot say.
+// immediately is transact with BEGIN IMMEDIATE, which database/sql cannot say.
 func (s *Store) immediately(ctx context.Context, f func(*txn) error) (err error) {
 	// SQLite has those who find the file locked look again from time to time: somebody
 	// always comes too late. Here, at least, they take turns.

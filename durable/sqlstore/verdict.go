@@ -9,21 +9,25 @@ import (
 )
 
 // note notes what a verdict makes of a trigger.
-func (c *claiming) note(row *durable.TriggerRow, v durable.Verdict) error {
-	inPlace := v.Delete && v.Run != nil && takesPlace(v.Run, row)
+func (c *claiming) note(row *candidate, v durable.Verdict) error {
+	inPlace := v.Delete && v.Run != nil && takesPlace(v.Run, &row.TriggerRow)
 	switch {
 	case v.Leave:
+		c.more = false // it is still the first
 		return nil
 	case inPlace:
 	case v.Delete:
-		c.gone = append(c.gone, []any{row.ID, row.Version})
+		c.gone = append(c.gone, row)
 	case v.Trigger.ID != row.ID || v.Trigger.Job != row.Job:
 		return fmt.Errorf("sqlstore: verdict on trigger %q of job %q has trigger %q of job %q",
 			row.ID, row.Job, v.Trigger.ID, v.Trigger.Job)
 	default:
 		is := v.Trigger
 		is.Version = row.Version + 1
-		c.was, c.is = append(c.was, *row), append(c.is, is)
+		c.was, c.is = append(c.was, row.TriggerRow), append(c.is, is)
+		if is.State == durable.StateWaiting && (is.Priority != row.Priority || !is.DueAt.After(c.now)) {
+			c.more = false // it may come before the next
+		}
 		switch is.State {
 		case durable.StateBlocked, durable.StatePaused, durable.StateError:
 			c.res.Parked = append(c.res.Parked, ownTrigger(is))
@@ -38,13 +42,15 @@ func (c *claiming) note(row *durable.TriggerRow, v durable.Verdict) error {
 		if v.Run.Job != row.Job {
 			return fmt.Errorf("sqlstore: verdict on a trigger of job %q has a run of job %q", row.Job, v.Run.Job)
 		}
-		run, from := ownRun(*v.Run), int64(0)
+		run := ownRun(*v.Run)
 		run.Node, run.StartedAt = c.node, c.now
-		if inPlace {
-			from = row.Version
+		if !inPlace {
+			row = nil
 		}
-		c.runs, c.from = append(c.runs, run), append(c.from, from)
-		c.busy[row.Job] = true
+		job := c.jobs[run.Job]
+		job.Data = bytes.Clone(job.Data)
+		c.res.Claimed, c.from = append(c.res.Claimed, durable.Claimed{Run: run, Job: job}), append(c.from, row)
+		c.busy[run.Job] = true
 	}
 	return nil
 }
@@ -61,7 +67,7 @@ func (c *claiming) carryOut() error {
 		return err
 	}
 	c.res.Skipped = c.skipped
-	if len(c.runs) == 0 {
+	if len(c.from) == 0 {
 		return nil
 	}
 	if err := c.takeFences(); err != nil {
@@ -71,24 +77,27 @@ func (c *claiming) carryOut() error {
 	if isDuplicate(err) {
 		return fmt.Errorf("sqlstore: %w: %w", durable.ErrExists, err)
 	}
-	c.res.Claimed = make([]durable.Claimed, 0, len(c.runs))
-	for _, run := range c.runs {
-		job := c.jobs[run.Job]
-		job.Data = bytes.Clone(job.Data)
-		c.res.Claimed = append(c.res.Claimed, durable.Claimed{Run: run, Job: job})
-	}
 	return err
 }
 
 // remove deletes triggers, in the version that was read.
 func (c *claiming) remove() error {
-	return chunks(c.gone, func(rows [][]any) error {
-		batch, args := c.dialect.batch(columnsOf(triggers, "id", "version"), rows)
-		return c.all(rows, c.dialect.remove("{trigger}", batch, sameVersion), args)
+	rows := make([][]any, len(c.gone))
+	for i, t := range c.gone {
+		rows[i] = []any{t.place, t.Version}
+	}
+	return chunks(rows, func(rows [][]any) error {
+		batch, args := c.dialect.batch(c.dialect.version(), rows)
+		return c.all(rows, c.dialect.remove("{trigger}", batch, c.dialect.sameVersion()), args)
 	})
 }
 
-const sameVersion = "t.id = v.id AND t.version = v.version"
+// version are the columns that tell a row that was read from any other.
+func (d *Dialect) version() []column { return []column{{"place", d.place.kind}, {"version", number}} }
+
+func (d *Dialect) sameVersion() string {
+	return "t." + d.place.name + " = v.place AND t.version = v.version"
+}
 
 // all runs a statement that is to change as many rows as there are.
 func (t *txn) all(rows [][]any, text string, args []any) error {
@@ -103,14 +112,16 @@ func (t *txn) all(rows [][]any, text string, args []any) error {
 // not be sent again.
 func (c *claiming) addRuns() error {
 	var others []durable.RunRow
-	moved := make([][]any, 0, len(c.runs))
-	for i := range c.runs {
-		if c.from[i] == 0 {
-			others = append(others, c.runs[i])
+	moved := make([][]any, 0, len(c.from))
+	run, fields := runs.scratch()
+	for i, from := range c.from {
+		*run = c.res.Claimed[i].Run
+		if from == nil {
+			others = append(others, *run)
 			continue
 		}
-		row := append(make([]any, 0, len(placeColumns)), c.runs[i].ID, c.from[i])
-		for k, f := range runs.fields(&c.runs[i]) {
+		row := append(make([]any, 0, 2+len(sent)), from.place, from.Version)
+		for k, f := range fields {
 			if _, taken := ofTrigger[runs.columns[k].name]; !taken {
 				row = append(row, f.value())
 			}
@@ -139,12 +150,11 @@ var (
 		"scheduled_at": "scheduled_at", "attempt": "attempt", "retry_of": "retry_of",
 		"idempotency_key": "idempotency_key", "priority": "priority", "data": "data",
 	}
-	// placeColumns are which trigger it is, and the other columns.
-	placeColumns, placed = placing()
+	// sent are the other columns, and placed is where they all come from.
+	sent, placed = placing()
 )
 
 func placing() (sent []column, list string) {
-	sent = columnsOf(triggers, "id", "version")
 	all := make([]string, len(runs.columns))
 	for i, c := range runs.columns {
 		if of, taken := ofTrigger[c.name]; taken {
@@ -159,20 +169,21 @@ func placing() (sent []column, list string) {
 
 // moveTriggers has runs take the place of triggers.
 func (c *claiming) moveTriggers(rows [][]any) error {
-	batch, args := c.dialect.batch(placeColumns, rows)
+	batch, args := c.dialect.batch(append(c.dialect.version(), sent...), rows)
+	same := c.dialect.sameVersion()
 	into := "INSERT INTO {run} (" + runs.list() + ") SELECT "
 	if c.dialect.moves {
-		return c.all(rows, "WITH gone AS ("+c.dialect.remove("{trigger}", batch, sameVersion)+" RETURNING "+placed+") "+
+		return c.all(rows, "WITH gone AS ("+c.dialect.remove("{trigger}", batch, same)+" RETURNING "+placed+") "+
 			into+runs.list()+" FROM gone", args)
 	}
-	if err := c.all(rows, into+placed+" FROM "+batch+c.dialect.then+"{trigger} AS t{primary} ON "+sameVersion, args); err != nil {
+	if err := c.all(rows, into+placed+" FROM "+batch+c.dialect.then+"{trigger} AS t{primary} ON "+same, args); err != nil {
 		return err
 	}
-	ids := make([]string, len(rows))
+	places := make([]string, len(rows))
 	for i, r := range rows {
-		ids[i] = r[0].(string)
+		places[i] = r[0].(string)
 	}
-	n, err := c.removeByID("{trigger}", ids)
+	n, err := c.removeBy(c.dialect.place, "{trigger}", places)
 	if err == nil && n != len(rows) {
 		err = errChanged
 	}
@@ -186,7 +197,7 @@ const ofOneNumber = 1024
 // claims, and nobody waits for them: a token of each job's own would be a row that all
 // claims of a job have to wait for. The gates of exclusive jobs are locked by now.
 func (c *claiming) takeFences() error {
-	for i := range c.runs {
+	for i := range c.res.Claimed {
 		if i > 0 && i%ofOneNumber == 0 {
 			c.number = 0
 		}
@@ -195,7 +206,7 @@ func (c *claiming) takeFences() error {
 				return err
 			}
 		}
-		c.runs[i].Fence = c.number*ofOneNumber + int64(i%ofOneNumber)
+		c.res.Claimed[i].Run.Fence = c.number*ofOneNumber + int64(i%ofOneNumber)
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ func compare(b *strings.Builder, path string, got, want reflect.Value) {
 		if got.Len() == 0 && want.Len() == 0 || got.Type().Elem().Kind() == reflect.Uint8 && string(got.Bytes()) == string(want.Bytes()) {
 			return
 		}
-		if got.Len() != want.Len() || got.Type().Elem().Kind() != reflect.Struct {
+		elem := got.Type().Elem().Kind()
+		if got.Len() != want.Len() || elem != reflect.Struct && elem != reflect.Interface {
 			if !reflect.DeepEqual(got.Interface(), want.Interface()) {
 				note(got.Interface(), want.Interface())
 			}
@@ -63,7 +64,7 @@ func compare(b *strings.Builder, path string, got, want reflect.Value) {
 		for i := range got.NumField() {
 			compare(b, path+"."+got.Type().Field(i).Name, got.Field(i), want.Field(i))
 		}
-	case reflect.Pointer:
+	case reflect.Pointer, reflect.Interface:
 		if got.IsNil() != want.IsNil() {
 			note(got.Interface(), want.Interface())
 		} else if !got.IsNil() {

@@ -117,11 +117,6 @@ CREATE TABLE IF NOT EXISTS {history} (
 	code VARBINARY(512) NOT NULL,
 	message TEXT NOT NULL,
 	detail TEXT NOT NULL,
-	trigger_id VARBINARY(64) NOT NULL,
-	is_held SMALLINT NOT NULL,
-	is_exclusive SMALLINT NOT NULL,
-	to_recover SMALLINT NOT NULL,
-	to_cancel SMALLINT NOT NULL,
 	INDEX {prefix}history_started (started_at, id),
 	INDEX {prefix}history_job (job, started_at, id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;

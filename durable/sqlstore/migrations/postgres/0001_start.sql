@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS {job} (
 -- of their runs, and edits. It outlives the job.
 CREATE TABLE IF NOT EXISTS {gate} (
 	job text COLLATE "C" NOT NULL PRIMARY KEY
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 -- Fencing tokens are made of its numbers.
 CREATE SEQUENCE IF NOT EXISTS {fence};
@@ -58,13 +58,14 @@ CREATE TABLE IF NOT EXISTS {trigger} (
 	attempt bigint NOT NULL,
 	retry_of text COLLATE "C" NOT NULL,
 	idempotency_key text NOT NULL
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+) WITH (vacuum_truncate = false, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE INDEX IF NOT EXISTS {prefix}trigger_job ON {trigger} (job, kind, name);
 
 CREATE INDEX IF NOT EXISTS {prefix}trigger_due ON {trigger} (state, priority, due_at, id, handler);
 
--- Active runs only.
+-- Active runs only. The file stays as large as it was, as that of triggers does: a plan
+-- that is made while the table is empty then is one for a table that is not.
 CREATE TABLE IF NOT EXISTS {run} (
 	id text COLLATE "C" NOT NULL PRIMARY KEY,
 	job text COLLATE "C" NOT NULL,
@@ -91,7 +92,7 @@ CREATE TABLE IF NOT EXISTS {run} (
 	is_exclusive smallint NOT NULL,
 	to_recover smallint NOT NULL,
 	to_cancel smallint NOT NULL
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+) WITH (vacuum_truncate = false, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE INDEX IF NOT EXISTS {prefix}run_job ON {run} (job);
 
@@ -116,12 +117,7 @@ CREATE TABLE IF NOT EXISTS {history} (
 	passed bigint NOT NULL,
 	code text COLLATE "C" NOT NULL,
 	message text NOT NULL,
-	detail text NOT NULL,
-	trigger_id text COLLATE "C" NOT NULL,
-	is_held smallint NOT NULL,
-	is_exclusive smallint NOT NULL,
-	to_recover smallint NOT NULL,
-	to_cancel smallint NOT NULL
+	detail text NOT NULL
 );
 
 CREATE INDEX IF NOT EXISTS {prefix}history_started ON {history} (started_at);

@@ -120,12 +120,7 @@ CREATE TABLE IF NOT EXISTS {history} (
 	passed INTEGER NOT NULL,
 	code TEXT NOT NULL,
 	message TEXT NOT NULL,
-	detail TEXT NOT NULL,
-	trigger_id TEXT NOT NULL,
-	is_held INTEGER NOT NULL,
-	is_exclusive INTEGER NOT NULL,
-	to_recover INTEGER NOT NULL,
-	to_cancel INTEGER NOT NULL
+	detail TEXT NOT NULL
 );
 
 CREATE INDEX IF NOT EXISTS {prefix}history_started ON {history} (started_at, id);
