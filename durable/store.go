@@ -24,9 +24,9 @@ import (
 type Store interface {
 	// Claim hands due triggers to r.Plan, in order of priority (larger first),
 	// then due instant, then ID, over all that is due, and makes its verdicts true.
-	// If nothing is due it costs one query. Triggers that another node is working
-	// on at this moment are left out; while more is due than claims can take, what
-	// others add shows within a tenth of a second.
+	// If nothing is due it costs one query, but for the first time after a backlog.
+	// Triggers that another node is working on at this moment are left out; while
+	// there is a backlog, what others add shows within a fifth of a second.
 	Claim(ctx context.Context, r ClaimRequest) (ClaimResult, error)
 
 	// Finish ends runs, each on its own: the i-th answer tells whether the run was

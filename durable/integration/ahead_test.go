@@ -44,29 +44,75 @@ func TestAClaimOfABacklogDoesNotLook(t *testing.T) {
 	}
 }
 
-// What others write while there is a backlog is seen before its end: they may have added
-// what comes first.
+// What others write while there is a backlog is seen before its end, whatever else is
+// claimed from the store: they may have added what comes first.
 func TestABacklogDoesNotHideWhatOthersAdd(t *testing.T) {
 	const many = 3000 // claims that take far longer than belief
 	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			s, db := d.store(t, 2)
-			jobOf(t, s, "a", true)
-			enqueueMany(t, s, "a", 10, 10+many)
-			wantClaimed(t, claimAs(t, s, "n", 1, runIt), idOf(10))
-			other, err := sqlstore.Open(db, d.dialect)
-			if err != nil {
-				t.Fatal(err)
-			}
-			enqueueMany(t, other, "a", 1, 1)
-			for n := range many {
-				if claimAs(t, s, "n", 1, runIt)[0].Run.ID == idOf(1) {
-					t.Logf("seen by claim %d", n+1)
-					return
+		for _, besides := range []struct {
+			name   string
+			claims int
+			durable.ClaimRequest
+		}{
+			{name: "alone"},
+			{"other handlers", 1, durable.ClaimRequest{Node: "m", Limit: 1, Handlers: []string{"none"}}},
+			{"no slots", 4, durable.ClaimRequest{Node: "m", Handlers: []string{"h"}}},
+		} {
+			t.Run(d.name+"/"+besides.name, func(t *testing.T) {
+				s, db := d.store(t, 2)
+				jobOf(t, s, "a", true)
+				enqueueMany(t, s, "a", 10, 10+many)
+				wantClaimed(t, claimAs(t, s, "n", 1, runIt), idOf(10))
+				other, err := sqlstore.Open(db, d.dialect)
+				if err != nil {
+					t.Fatal(err)
 				}
+				enqueueMany(t, other, "a", 1, 1)
+				for range many {
+					for range besides.claims {
+						if _, err := s.Claim(t.Context(), besides.ClaimRequest); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if claimAs(t, s, "n", 1, runIt)[0].Run.ID == idOf(1) {
+						return
+					}
+				}
+				t.Error("what others had added was claimed last of all, though it was due first")
+			})
+		}
+	}
+}
+
+// A claim leaves what it was first to see due as it was, while another one takes what
+// comes next: a claim after both begins with the first.
+func TestWhatAClaimLeavesIsNotHiddenByAnother(t *testing.T) {
+	plans := map[string]func(durable.Due) durable.Verdict{
+		"left": func(durable.Due) durable.Verdict { return durable.Verdict{Leave: true} },
+		"due again": func(due durable.Due) durable.Verdict {
+			due.Trigger.Fired++
+			return durable.Verdict{Trigger: due.Trigger}
+		},
+	}
+	for _, d := range databases[1:] { // on SQLite, claims are one after the other
+		for name, plan := range plans {
+			for _, firstEnds := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/%s/first=%v", d.name, name, firstEnds), func(t *testing.T) {
+					s, _ := d.store(t, 6)
+					jobOf(t, s, "a", true)
+					enqueueMany(t, s, "a", 0, 20)
+					wantClaimed(t, claimAs(t, s, "n", 1, runIt), idOf(0))
+					one := standing(t, s, "m", plan)
+					two := standing(t, s, "n", runIt)
+					if firstEnds {
+						one()
+					}
+					wantClaimed(t, two(), idOf(2))
+					one()
+					wantClaimed(t, claimAs(t, s, "n", 1, runIt), idOf(1))
+				})
 			}
-			t.Error("what others had added was claimed last of all, though it was due first")
-		})
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ func (s *Store) timeAfter(seen *sight) time.Time {
 	return stored(seen.now.Add(time.Since(seen.looked)))
 }
 
-// believed is for how long claims go on from where others have stopped.
+// believed is for how long claims go on from where others have stopped. Then one of them
+// looks, while others may go on for as long again.
 const believed = 100 * time.Millisecond
 
 // An ahead remembers where the next claim goes on, as long as there is more than claims can
@@ -31,39 +32,44 @@ const believed = 100 * time.Millisecond
 // that others are claiming at this moment.
 //
 // Whatever else this store writes has the next claim look again. What others write, or
-// callers in their transactions, is seen when belief ends.
+// callers in their transactions, and rows that somebody else had locked, are seen when
+// belief ends.
 type ahead struct {
-	mu    sync.Mutex
-	sight sight
-	of    string // which triggers it is about: see eligible
-	known bool
-	asked time.Time // when somebody last had to look
-	edits uint64    // counts what may have changed which triggers are due
+	mu      sync.Mutex
+	sight   sight
+	of      string // which triggers it is about: see eligible
+	known   bool
+	looking bool   // somebody was told to look again
+	edits   uint64 // counts what may have changed which triggers are due
 }
 
-// get gives what is known. If that is nothing, only the number of edits is right, and the
-// caller looks; when belief ends others go on meanwhile.
-func (a *ahead) get(of string) (seen sight, known bool) {
+// get gives what is known to a claim, which may take some. If that is nothing, only the
+// number of edits is right, and the claim looks.
+func (a *ahead) get(of string, takes bool) (seen sight, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	if a.known && a.of == of && now.Sub(a.asked) < believed {
-		return a.sight, true
+	if takes && a.known && a.of == of {
+		switch age := time.Since(a.sight.looked); {
+		case age < believed, a.looking && age < 2*believed:
+			return a.sight, true
+		}
+		a.looking = true
 	}
-	a.asked = now
 	return sight{edits: a.edits}, false
 }
 
-// set notes what a claim leaves, if that is known: as soon as it has locked its rows, so
+// set notes what a claim leaves, if there is more: as soon as it has locked its rows, so
 // that those of this store that come next need not find that out.
-func (a *ahead) set(of string, seen sight, known bool) {
+func (a *ahead) set(of string, seen sight, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
+	switch same := a.known && a.of == of; {
 	case seen.edits != a.edits:
-	case known && a.known && a.of == of && a.sight.beyond(&seen): // others were quicker
+	case same && !more:
+		a.known = false
+	case !more, same && a.sight.beyond(&seen): // others were quicker
 	default:
-		a.sight, a.of, a.known = seen, of, known
+		a.sight, a.of, a.known, a.looking = seen, of, true, false
 	}
 }
 
@@ -80,10 +86,12 @@ func (s *sight) beyond(t *sight) bool {
 	return false
 }
 
-// edited is called when something else has been written, perhaps.
-func (a *ahead) edited() {
+// edited is called when something else has been written, perhaps, or rows that claims have
+// gone past are due again.
+func (a *ahead) edited() (edits uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known = false
 	a.edits++
+	return a.edits
 }

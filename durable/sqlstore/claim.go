@@ -34,8 +34,8 @@ func (d *due) first() (first time.Time) {
 // Claim implements durable.Store.
 func (s *Store) Claim(ctx context.Context, r durable.ClaimRequest) (durable.ClaimResult, error) {
 	of := s.eligible(&r)
-	seen, known := s.ahead.get(of.key)
-	if known && r.Limit > 0 {
+	seen, known := s.ahead.get(of.key, r.Limit > 0)
+	if known {
 		res, some, err := s.claim(ctx, &r, &of, seen)
 		if err != nil || some {
 			return res, err
@@ -53,16 +53,19 @@ func (s *Store) Claim(ctx context.Context, r durable.ClaimRequest) (durable.Clai
 
 // claim claims what is due as far as it was seen, and tells whether that was something.
 func (s *Store) claim(ctx context.Context, r *durable.ClaimRequest, of *eligible, seen sight) (res durable.ClaimResult, some bool, err error) {
+	var c *claiming
 	known := false
 	err = s.transact(ctx, func(t *txn) error {
+		if c != nil { // others have gone past what the attempt before had locked
+			seen.edits = s.ahead.edited()
+		}
 		t.now = s.timeAfter(&seen)
 		res = durable.ClaimResult{Now: t.now, Next: seen.due.first(), Broadcast: seen.broadcast}
-		c := &claiming{
+		c = &claiming{
 			txn: t, node: r.Node, res: &res, of: of, seen: seen,
 			jobs: map[string]durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{},
 		}
 		err := c.claim(r, known)
-		some = c.some
 		if isDuplicate(err) && !known {
 			known = true
 			err = errors.Join(errChanged, err)
@@ -73,7 +76,10 @@ func (s *Store) claim(ctx context.Context, r *durable.ClaimRequest, of *eligible
 		s.ahead.edited()
 		return durable.ClaimResult{}, false, err
 	}
-	return res, some, nil
+	if c.still {
+		s.ahead.edited()
+	}
+	return res, c.some, nil
 }
 
 // look is the one query of a claim that finds nothing: each of its parts is a probe
@@ -137,12 +143,13 @@ type claiming struct {
 	res  *durable.ClaimResult
 	of   *eligible
 	// seen is what was seen of them; then, if there are more, where the next claim goes on.
-	seen sight
-	more bool
-	some bool // it found some that are its own
-	jobs map[string]durable.JobRow
-	busy map[string]bool // exclusive jobs with an active run
-	left map[string]bool // jobs that somebody else has locked
+	seen  sight
+	more  bool
+	still bool // some that it has seen to are due as before
+	some  bool // it found some that are its own
+	jobs  map[string]durable.JobRow
+	busy  map[string]bool // exclusive jobs with an active run
+	left  map[string]bool // jobs that somebody else has locked
 	// number is the claim's, of which its fences are made, 0 for none yet.
 	number int64
 
@@ -186,7 +193,9 @@ func (c *claiming) claim(r *durable.ClaimRequest, known bool) error {
 		if err := c.plan(found, r.Plan); err != nil {
 			return err
 		}
-		c.ahead.set(c.of.key, c.seen, c.more)
+		if !c.still {
+			c.ahead.set(c.of.key, c.seen, c.more)
+		}
 		return c.carryOut()
 	}
 }

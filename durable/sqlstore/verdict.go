@@ -13,7 +13,7 @@ func (c *claiming) note(row *candidate, v durable.Verdict) error {
 	inPlace := v.Delete && v.Run != nil && takesPlace(v.Run, &row.TriggerRow)
 	switch {
 	case v.Leave:
-		c.more = false // it is still the first
+		c.still = true
 		return nil
 	case inPlace:
 	case v.Delete:
@@ -26,7 +26,7 @@ func (c *claiming) note(row *candidate, v durable.Verdict) error {
 		is.Version = row.Version + 1
 		c.was, c.is = append(c.was, row.TriggerRow), append(c.is, is)
 		if is.State == durable.StateWaiting && (is.Priority != row.Priority || !is.DueAt.After(c.now)) {
-			c.more = false // it may come before the next
+			c.still = true // it may come before the next
 		}
 		switch is.State {
 		case durable.StateBlocked, durable.StatePaused, durable.StateError:
