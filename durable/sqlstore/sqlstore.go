@@ -9,8 +9,9 @@
 //
 // # How it works
 //
-// A claim first asks, in one query, which priorities have a trigger that is due. Only
-// if there is one it begins a transaction. What each transaction locks, and in which
+// A claim first asks, in one query, which priorities have a trigger that is due, unless
+// one has just left more than it could take. Only if there is one it begins a
+// transaction. What each transaction locks, and in which
 // order, is what keeps nodes apart and does without deadlocks:
 //
 //	claim   trigger rows (passes over locked ones)
