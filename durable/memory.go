@@ -54,7 +54,7 @@ type memoryJob struct {
 	exists   bool
 	fence    int64
 	triggers ordered[*memoryTrigger] // schedule triggers, then one-shot ones, by name
-	blocked  map[*memoryTrigger]struct{}
+	blocked  ordered[*memoryTrigger] // in the order of claims
 	active   map[*memoryRun]struct{}
 	ended    ordered[*memoryRun]
 	claimed  uint64 // the last request that planned a run of it
@@ -147,6 +147,16 @@ func triggerBefore(a, b *memoryTrigger) bool {
 	return a.row.ID < b.row.ID
 }
 
+func claimedBefore(a, b *memoryTrigger) bool {
+	if a.row.Priority != b.row.Priority {
+		return a.row.Priority > b.row.Priority
+	}
+	if c := a.row.DueAt.Compare(b.row.DueAt); c != 0 {
+		return c < 0
+	}
+	return a.row.ID < b.row.ID
+}
+
 // name gives what belongs to the name of a job.
 func (m *Memory) name(job string) *memoryJob {
 	j := m.named[job]
@@ -154,7 +164,7 @@ func (m *Memory) name(job string) *memoryJob {
 		j = &memoryJob{
 			row:      JobRow{Name: job},
 			triggers: ordered[*memoryTrigger]{less: triggerBefore},
-			blocked:  map[*memoryTrigger]struct{}{},
+			blocked:  ordered[*memoryTrigger]{less: claimedBefore},
 			active:   map[*memoryRun]struct{}{},
 			ended:    ordered[*memoryRun]{less: startsBefore},
 		}
@@ -216,7 +226,7 @@ func (m *Memory) put(t *memoryTrigger) {
 			m.queue(t).push(t)
 		}
 	case StateBlocked:
-		t.job.blocked[t] = struct{}{}
+		t.job.blocked.insert(t)
 		m.blocked[t.job] = struct{}{}
 	case StateBroadcast:
 		m.broadcasts.insert(t)
@@ -233,8 +243,8 @@ func (m *Memory) takeOut(t *memoryTrigger) {
 			m.queue(t).remove(t)
 		}
 	case StateBlocked:
-		delete(t.job.blocked, t)
-		if len(t.job.blocked) == 0 {
+		t.job.blocked.remove(t)
+		if len(t.job.blocked.parts) == 0 {
 			delete(m.blocked, t.job)
 		}
 	case StateBroadcast:
@@ -252,13 +262,29 @@ func (m *Memory) queue(t *memoryTrigger) *dueHeap {
 	return &q[min(max(t.row.Priority, 0), priorities-1)]
 }
 
-// unblock sets the blocked triggers of a job waiting and tells how many there were.
-func (m *Memory) unblock(j *memoryJob) int {
-	n := len(j.blocked)
-	for t := range j.blocked {
+// How many blocked triggers of a job are woken: by the end of its run, two, since one may be
+// gone before it is claimed; behind triggers that did not run, more, since they may not run
+// either.
+const (
+	wakes       = 2
+	wakesBehind = 100
+)
+
+// unblock sets the first n blocked triggers of a job waiting, and tells how many there
+// were. One of them will run, and the others are blocked again: to wake them all at each
+// end would cost a queue of runs the square of its length.
+func (m *Memory) unblock(j *memoryJob, n int) int {
+	var first []*memoryTrigger
+	for t := range j.blocked.rising(none) {
+		if len(first) == n {
+			break
+		}
+		first = append(first, t)
+	}
+	for _, t := range first {
 		m.setTrigger(t, released(t.row))
 	}
-	return n
+	return len(first)
 }
 
 func released(t TriggerRow) TriggerRow {

@@ -33,6 +33,12 @@ func (m *Memory) Claim(ctx context.Context, r ClaimRequest) (ClaimResult, error)
 	for i := range verdicts {
 		m.carryOut(&verdicts[i], r.Node, &res)
 	}
+	// What waits behind triggers that do not run would wait for an end that never comes.
+	for _, p := range verdicts {
+		if j := p.t.job; len(j.active) == 0 && (!j.exists || !j.row.AllowConcurrent && !j.row.Paused) {
+			m.unblock(j, wakesBehind)
+		}
+	}
 	clear(verdicts) // they refer to what may be deleted
 	return res, nil
 }

@@ -40,19 +40,26 @@ func (m *Memory) checkTriggers() error {
 				return fmt.Errorf("trigger %q is listed under %q, and is not its", t.row.ID, name)
 			}
 		}
-		if _, ok := m.blocked[j]; ok != (len(j.blocked) > 0) {
-			return fmt.Errorf("job %q with %d blocked triggers is among those with any: %v", name, len(j.blocked), ok)
+		if err := checkOrdered(&j.blocked); err != nil {
+			return fmt.Errorf("blocked triggers of %q: %w", name, err)
 		}
-		blocked += len(j.blocked)
+		some := false
+		for t := range j.blocked.rising(none) {
+			blocked++
+			some = true
+			if m.triggers[t.row.ID] != t || t.job != j || t.row.State != StateBlocked {
+				return fmt.Errorf("trigger %q in state %d is among the blocked ones of %q", t.row.ID, t.row.State, name)
+			}
+		}
+		if _, ok := m.blocked[j]; ok != some {
+			return fmt.Errorf("job %q is among those with blocked triggers: %v, want %v", name, ok, some)
+		}
 	}
 	for id, t := range m.triggers {
 		if id != t.row.ID {
 			return fmt.Errorf("trigger %q is filed under %q", t.row.ID, id)
 		}
-		switch _, ok := t.job.blocked[t]; {
-		case ok != (t.row.State == StateBlocked):
-			return fmt.Errorf("trigger %q in state %d is blocked: %v", id, t.row.State, ok)
-		case ok:
+		if t.row.State == StateBlocked {
 			blocked--
 		}
 		_, ok := m.undue[t]

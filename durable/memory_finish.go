@@ -96,6 +96,6 @@ func (m *Memory) end(now time.Time, e *End) {
 	a.row.EndedAt = now
 	m.fileEnded(a)
 	if e.Run.Exclusive {
-		m.unblock(a.job)
+		m.unblock(a.job, wakes)
 	}
 }

@@ -3,6 +3,7 @@ package durable
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 )
@@ -86,7 +87,7 @@ func (m *Memory) Expire(ctx context.Context, r ExpireRequest) (ExpireResult, err
 	res.Undue = firstRows(res.Undue, r.Limit, outTrigger)
 	for j := range m.blocked {
 		if len(j.active) == 0 {
-			res.Released += m.unblock(j)
+			res.Released += m.unblock(j, math.MaxInt)
 		}
 	}
 	for _, t := range slices.Collect(m.broadcasts.rising(none)) {

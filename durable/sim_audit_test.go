@@ -445,15 +445,19 @@ func (a *auditor) follows(l *ledgerRun, e durable.End) {
 	a.pending[f.ID] = &ledgerShot{*f, l}
 }
 
-// freed looks whether the end of a job's last run has set its blocked triggers free.
+// freed looks whether the end of a job's last run has set its blocked triggers free: those
+// that come first.
 func (a *auditor) freed(job string) {
 	states, err := a.s.mem.Jobs(context.Background(), durable.JobQuery{Names: []string{job}})
 	if err != nil || len(states) == 0 {
 		return
 	}
 	for _, t := range states[0].Triggers {
-		if t.State == durable.StateBlocked {
-			a.failLocked("blocked", "trigger %s of %s is blocked after the end of the last run", t.Name, job)
+		first := func(o durable.TriggerRow) bool {
+			return o.State == durable.StateWaiting && (o.Priority > t.Priority || o.Priority == t.Priority && !o.DueAt.After(t.DueAt))
+		}
+		if t.State == durable.StateBlocked && !slices.ContainsFunc(states[0].Triggers, first) {
+			a.failLocked("blocked", "trigger %s of %s is blocked after the end of the last run, and nothing comes before it", t.Name, job)
 		}
 	}
 }

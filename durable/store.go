@@ -31,7 +31,9 @@ type Store interface {
 
 	// Finish ends runs, each on its own: the i-th answer tells whether the run was
 	// still its node's, as End.Run.Node and the active row have it. If not, nothing
-	// at all is changed on its behalf.
+	// at all is changed on its behalf. The end of an exclusive run sets blocked
+	// triggers of its job waiting, two of them, those that come first; a Claim that
+	// finds triggers of such a job and runs none of them does so with the next 100.
 	Finish(ctx context.Context, r FinishRequest) ([]bool, error)
 
 	// Beat renews a node's lease until ttl from now, or registers the node. A node

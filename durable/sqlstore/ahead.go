@@ -49,8 +49,8 @@ func (a *ahead) get(of string, takes bool) (seen sight, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if takes && a.known && a.of == of {
-		switch age := time.Since(a.sight.looked); {
-		case age < believed, a.looking && age < 2*believed:
+		age := time.Since(a.sight.looked)
+		if age < believed || a.looking && age < 2*believed {
 			return a.sight, true
 		}
 		a.looking = true

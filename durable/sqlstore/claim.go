@@ -63,7 +63,7 @@ func (s *Store) claim(ctx context.Context, r *durable.ClaimRequest, of *eligible
 		res = durable.ClaimResult{Now: t.now, Next: seen.due.first(), Broadcast: seen.broadcast}
 		c = &claiming{
 			txn: t, node: r.Node, res: &res, of: of, seen: seen,
-			jobs: map[string]durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{},
+			jobs: map[string]durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{}, turns: map[string]bool{},
 		}
 		err := c.claim(r, known)
 		if isDuplicate(err) && !known {
@@ -150,6 +150,8 @@ type claiming struct {
 	jobs  map[string]durable.JobRow
 	busy  map[string]bool // exclusive jobs with an active run
 	left  map[string]bool // jobs that somebody else has locked
+	// turns are jobs that do not allow concurrency and whose turn it was, but nothing runs.
+	turns map[string]bool
 	// number is the claim's, of which its fences are made, 0 for none yet.
 	number int64
 
@@ -380,6 +382,10 @@ func (c *claiming) plan(found []candidate, plan func(durable.Due) durable.Verdic
 		if err := c.note(row, plan(due)); err != nil {
 			return err
 		}
+		if !job.AllowConcurrent && !job.Paused {
+			c.turns[row.Job] = true
+		}
 	}
+	maps.DeleteFunc(c.turns, func(job string, _ bool) bool { return c.busy[job] })
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,7 +97,7 @@ func (t *txn) finish(r *durable.FinishRequest, known bool) ([]bool, error) {
 	if err := insert(t, history, local, true); err != nil {
 		return nil, err
 	}
-	if err := t.unblock(slices.Sorted(maps.Keys(freed))); err != nil {
+	if _, err := t.unblock(slices.Sorted(maps.Keys(freed)), wakes); err != nil {
 		return nil, err
 	}
 	if err := t.resume(slices.Sorted(maps.Keys(held)), r.Resume); err != nil {
@@ -275,15 +276,32 @@ func (t *txn) keepRun(end *durable.RunRow) (bool, error) {
 	return true, update(t, runs, rows, []durable.RunRow{row}, false)
 }
 
-// unblock sets the blocked triggers of jobs waiting.
-func (t *txn) unblock(names []string) error {
+// How many blocked triggers of a job are woken: by the end of its run, two, since one may be
+// gone before it is claimed; behind triggers that did not run, more, since they may not run
+// either.
+const (
+	wakes       = 2
+	wakesBehind = 100
+)
+
+// unblock sets blocked triggers of jobs waiting, the first n of each, and tells whether
+// there were any. One of them will run, and the others are blocked again: to wake them all
+// at each end would cost a queue of runs the square of its length.
+func (t *txn) unblock(names []string, n int) (some bool, err error) {
 	if len(names) == 0 {
-		return nil
+		return false, nil
 	}
 	where, args := t.dialect.among("job", names)
-	_, err := t.exec("UPDATE {trigger} SET state = "+number_(durable.StateWaiting)+", reason = '', version = version + 1 WHERE state = "+
-		number_(durable.StateBlocked)+" AND "+where, args...)
-	return err
+	blocked := "state = " + number_(durable.StateBlocked)
+	ids, err := t.texts("SELECT id FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY job ORDER BY priority DESC, COALESCE(due_at, -9000000000000000000), id) AS place FROM {trigger}{ofjob} WHERE "+
+		blocked+" AND "+where+") AS b WHERE place <= "+strconv.Itoa(n), args...)
+	if err != nil || len(ids) == 0 {
+		return false, err
+	}
+	slices.Sort(ids)
+	where, args = t.dialect.among("id", ids)
+	_, err = t.exec("UPDATE {trigger} SET state = "+number_(durable.StateWaiting)+", reason = '', version = version + 1 WHERE "+blocked+" AND "+where, args...)
+	return true, err
 }
 
 // resume sets triggers going that waited for the ends.

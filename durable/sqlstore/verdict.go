@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/taskmanager-go/taskmanager/durable"
@@ -63,6 +65,12 @@ func (c *claiming) carryOut() error {
 	if err := c.remove(); err != nil {
 		return err
 	}
+	// What waits behind triggers that do not run would wait for an end that never comes.
+	some, err := c.unblock(slices.Sorted(maps.Keys(c.turns)), wakesBehind)
+	if err != nil {
+		return err
+	}
+	c.still = c.still || some
 	if err := insert(c.txn, history, c.skipped, true); err != nil {
 		return err
 	}
@@ -73,7 +81,7 @@ func (c *claiming) carryOut() error {
 	if err := c.takeFences(); err != nil {
 		return err
 	}
-	err := c.addRuns()
+	err = c.addRuns()
 	if isDuplicate(err) {
 		return fmt.Errorf("sqlstore: %w: %w", durable.ErrExists, err)
 	}

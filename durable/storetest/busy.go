@@ -55,6 +55,40 @@ var busies = []promise{
 		w.edit("a", func(e *durable.Edit) { e.Job.AllowConcurrent, e.Release = true, true })
 		w.want("busy", w.busyOf(10), []bool{false})
 	}},
+	{"the end of a run wakes the first two that wait for it", func(w *world) {
+		w.node("n")
+		w.job("a")
+		w.add("a", w.oneShot("a", w.in(-time.Hour)))
+		run := w.start("n")
+		for i, name := range []string{"e", "d", "c", "b"} { // due later than those after them
+			w.trigger("a", name, w.in(-time.Duration(i+1)*time.Minute))
+		}
+		w.trigger("a", "x", w.in(-time.Second), func(t *durable.TriggerRow) { t.Priority++ })
+		w.want("busy", w.busyOf(10), []bool{true, true, true, true, true})
+		w.finish(ended(run))
+		w.want("waiting", w.waiting("a"), []string{"b", "x"})
+		w.want("busy", w.busyOf(10), []bool{false, true})
+		w.want("waiting", w.waiting("a"), []string{"x"}) // for its next firing
+	}},
+	{"what waits behind triggers that do not run is woken", func(w *world) {
+		w.node("n")
+		w.job("a")
+		w.add("a", w.oneShot("a", w.in(-time.Hour)))
+		run := w.start("n")
+		for _, name := range []string{"b", "c", "d", "e"} {
+			w.trigger("a", name, w.in(-time.Minute))
+		}
+		w.claim("n", 10)
+		w.finish(ended(run))
+		w.want("waiting", w.waiting("a"), []string{"b", "c"})
+		broken := func(d durable.Due) durable.Verdict {
+			d.Trigger.State = durable.StateError
+			return durable.Verdict{Trigger: d.Trigger}
+		}
+		w.claimWith(durable.ClaimRequest{Node: "n", Limit: 10, Handlers: []string{"h"}, Plan: broken})
+		w.want("waiting", w.waiting("a"), []string{"d", "e"})
+		w.want("busy", w.busyOf(10), []bool{false, true})
+	}},
 	{"a job is not busy with what has ended or was skipped", func(w *world) {
 		w.node("n")
 		w.job("a")

@@ -305,6 +305,17 @@ func (w *world) state(job string) durable.JobState {
 }
 
 // row is a trigger of a job, which must exist.
+// waiting are the names of a job's waiting triggers.
+func (w *world) waiting(job string) (names []string) {
+	w.Helper()
+	for _, t := range w.state(job).Triggers {
+		if t.State == durable.StateWaiting {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 func (w *world) row(job, trigger string) durable.TriggerRow {
 	w.Helper()
 	for _, t := range w.state(job).Triggers {
