@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	_ "modernc.org/sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/taskmanager-go/taskmanager/durable/pgnotify"
 	"github.com/taskmanager-go/taskmanager/durable/sqlstore"
@@ -34,6 +35,12 @@ func sqliteTarget(file, query string) (target, error) {
 		db.SetMaxOpenConns(sqliteConns)
 		db.SetMaxIdleConns(sqliteConns)
 		return db, nil, nil
+	}
+	// The first connection to a file gives it its write-ahead log, for which it must be
+	// alone; SQLite does not wait for that.
+	t.busy = func(err error) bool {
+		var e *sqlite.Error
+		return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
 	}
 	t.exists = func() error {
 		if _, err := os.Stat(file); err != nil {

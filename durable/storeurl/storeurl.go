@@ -97,6 +97,9 @@ type target struct {
 	secrets []string // not to be in errors
 	connect func() (*sql.DB, *pgnotify.Waker, error)
 	exists  func() error // nil if that is the server's business
+	// busy tells whether what kept a connection from opening is over in a moment; nil if
+	// there is no such thing.
+	busy func(error) bool
 }
 
 func (t target) open(ctx context.Context, opts []sqlstore.Option) (*Opened, error) {
@@ -113,10 +116,28 @@ func (t target) open(ctx context.Context, opts []sqlstore.Option) (*Opened, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if err := db.PingContext(ctx); err != nil {
+	if err := t.ping(ctx, db); err != nil {
 		return nil, errors.Join(t.explain(err), o.Close())
 	}
 	return o, nil
+}
+
+// busyPause is how long a database that is busy is left alone.
+const busyPause = 5 * time.Millisecond
+
+// ping makes sure that the database answers.
+func (t target) ping(ctx context.Context, db *sql.DB) error {
+	for {
+		err := db.PingContext(ctx)
+		if err == nil || t.busy == nil || !t.busy(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(busyPause):
+		}
+	}
 }
 
 func (t target) explain(err error) error {

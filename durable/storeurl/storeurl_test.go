@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -128,5 +129,27 @@ func use(t *testing.T, o *storeurl.Opened) {
 	jobs, err := s.Jobs(t.Context(), durable.JobQuery{})
 	if err != nil || len(jobs) == 0 || jobs[0].Job.Name != durable.HousekeepingJob {
 		t.Errorf("jobs %v, %v, want %s", jobs, err, durable.HousekeepingJob)
+	}
+}
+
+// A file's first connection makes it one with a write-ahead log, for which it must be
+// alone: of programs that start at the same moment, none fails for that.
+func TestANewFileCanBeOpenedByManyAtOnce(t *testing.T) {
+	for range 40 {
+		url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				o, err := storeurl.Open(t.Context(), url)
+				if err != nil {
+					t.Errorf("Open = %v, want nil", err)
+					return
+				}
+				if err := o.Close(); err != nil {
+					t.Errorf("Close = %v, want nil", err)
+				}
+			})
+		}
+		wg.Wait()
 	}
 }
