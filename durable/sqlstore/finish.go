@@ -276,9 +276,7 @@ func (t *txn) keepRun(end *durable.RunRow) (bool, error) {
 	return true, update(t, runs, rows, []durable.RunRow{row}, false)
 }
 
-// How many blocked triggers of a job are woken: by the end of its run, two, since one may be
-// gone before it is claimed; behind triggers that did not run, more, since they may not run
-// either.
+// How many blocked triggers of a job are woken: see Finish of durable.Store.
 const (
 	wakes       = 2
 	wakesBehind = 100

@@ -70,8 +70,8 @@ var literalEscapes = strings.NewReplacer(`\`, `\\`, `'`, `''`, `?`, `\x3F`, `{`,
 // postgresBatch gives a batch as one array for each column: the statement is the
 // same for any number of rows, and need not be planned again. Its LIMIT, which limits
 // nothing, has the planner count on a row or two in a plan that is to be kept, and go by
-// keys: such a plan may be from when a table was almost empty, and must not be to read all
-// of it.
+// keys: such a plan may be from when a table was new and almost empty, and must not be to
+// read all of it. (Of one that a VACUUM found empty the planner thinks otherwise.)
 func postgresBatch(columns []column, rows [][]any) (string, []any) {
 	types := [...]string{short: "text[]", long: "text[]", number: "bigint[]", blob: "bytea[]", address: "tid[]"}
 	places, constants := varying(columns, rows)

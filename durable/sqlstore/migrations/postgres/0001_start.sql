@@ -58,14 +58,13 @@ CREATE TABLE IF NOT EXISTS {trigger} (
 	attempt bigint NOT NULL,
 	retry_of text COLLATE "C" NOT NULL,
 	idempotency_key text NOT NULL
-) WITH (vacuum_truncate = false, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE INDEX IF NOT EXISTS {prefix}trigger_job ON {trigger} (job, kind, name);
 
 CREATE INDEX IF NOT EXISTS {prefix}trigger_due ON {trigger} (state, priority, due_at, id, handler);
 
--- Active runs only. The file stays as large as it was, as that of triggers does: a plan
--- that is made while the table is empty then is one for a table that is not.
+-- Active runs only.
 CREATE TABLE IF NOT EXISTS {run} (
 	id text COLLATE "C" NOT NULL PRIMARY KEY,
 	job text COLLATE "C" NOT NULL,
@@ -92,7 +91,7 @@ CREATE TABLE IF NOT EXISTS {run} (
 	is_exclusive smallint NOT NULL,
 	to_recover smallint NOT NULL,
 	to_cancel smallint NOT NULL
-) WITH (vacuum_truncate = false, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE INDEX IF NOT EXISTS {prefix}run_job ON {run} (job);
 
