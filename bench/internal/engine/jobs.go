@@ -127,11 +127,14 @@ func (j *jobs) name() {
 	}
 }
 
-// record takes the lateness from the job's own grid, modulo the interval: a
-// contender that skips instants is not to be charged for them twice, they
-// show in achieved. Where achieved is well below 1 lateness means nothing.
-func (r *recorder) record() {
-	late := time.Since(r.grid) % r.jobs.interval
+func (r *recorder) record() { r.started(time.Since(r.grid)) }
+
+// started takes the lateness of a start from how long it comes after an
+// instant of the job's own grid, modulo the interval: a contender that skips
+// instants is not to be charged for them twice, they show in achieved. Where
+// achieved is well below 1 lateness means nothing.
+func (r *recorder) started(after time.Duration) {
+	late := after % r.jobs.interval
 	if late < 0 {
 		late += r.jobs.interval
 	}

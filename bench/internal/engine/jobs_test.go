@@ -43,17 +43,31 @@ func TestPhasesFillTheSpreadAndAreTheSameEachTime(t *testing.T) {
 }
 
 func TestLatenessIsTakenFromTheJobsOwnGrid(t *testing.T) {
-	now := time.Now()
-	j := newJobs(1, time.Hour, 0, now.Add(-2*time.Hour-time.Minute))
-	r := &j.recorders[0]
-	r.record()
-	if got := time.Duration(j.late.Begin().Max); got < time.Minute || got > time.Minute+time.Second {
-		t.Errorf("lateness = %v, want a minute: two instants have passed since the first", got)
+	for _, c := range []struct {
+		name        string
+		after, late time.Duration
+		early       int64
+	}{
+		{"on its instant", 0, 0, 0},
+		{"a minute late", time.Minute, time.Minute, 0},
+		{"two instants later, and a minute", 2*time.Hour + time.Minute, time.Minute, 0},
+		{"a millisecond early", -time.Millisecond, 0, 1},
+		{"a millisecond early for the second", time.Hour - time.Millisecond, 0, 1},
+		{"almost an interval late", time.Hour - earlyBound, time.Hour - earlyBound, 0},
+	} {
+		j := newJobs(1, time.Hour, 0, time.Now())
+		j.recorders[0].started(c.after)
+		if got := time.Duration(j.late.Begin().Max); got != c.late {
+			t.Errorf("%s: lateness = %v, want %v", c.name, got, c.late)
+		}
+		if got := j.early.Load(); got != c.early {
+			t.Errorf("%s: early = %d, want %d", c.name, got, c.early)
+		}
 	}
-	j.at(0).Rebase(now.Add(time.Millisecond))
-	r.record()
-	if got := j.early.Load(); got != 1 {
-		t.Errorf("early = %d, want 1: the start came a millisecond before its instant", got)
+	j := newJobs(1, time.Hour, 0, time.Now())
+	grid := j.base.Add(time.Minute)
+	if j.at(0).Rebase(grid); j.recorders[0].grid != grid {
+		t.Errorf("after Rebase(%v) the grid is at %v", grid, j.recorders[0].grid)
 	}
 }
 
