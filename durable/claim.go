@@ -160,13 +160,8 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 
 // take begins what a claim has brought, and returns how many slots that took.
 func (s *Scheduler) take(res ClaimResult) (slots int) {
-	var job *JobRow // shared by runs of a job that follow each other
 	for _, c := range res.Claimed {
-		if job == nil || job.Name != c.Job.Name {
-			row := c.Job
-			job = &row
-		}
-		if s.begin(c.Run, job) {
+		if s.begin(c.Run, c.Job) {
 			slots++
 		}
 	}
@@ -302,15 +297,15 @@ func (s *Scheduler) mayClaim() bool {
 }
 
 // begin starts a run that was claimed, with its slot; false if it needs none.
-func (s *Scheduler) begin(r RunRow, job *JobRow) bool {
+func (s *Scheduler) begin(r *RunRow, job *JobRow) bool {
 	if !s.lease.holdsAs(r.Node) { // the answer took too long: others may hold it for lost
 		s.log(slog.LevelWarn, "claim came back after the lease had ended", slog.String("job", r.Job), slog.String("run", r.ID))
 		return false
 	}
 	if s.flights.isClosed() { // it came back too late for the stop: for another node
-		end := s.planner.conclude(r, *job, ending{cause: ErrStopping}, r.StartedAt)
+		end := s.planner.conclude(*r, *job, ending{cause: ErrStopping}, r.StartedAt)
 		end.Run.Message = "claimed, but not started: the scheduler stopped"
-		end.Follow = s.planner.follow(r, *job, KindRetry, r.Attempt, r.StartedAt)
+		end.Follow = s.planner.follow(*r, *job, KindRetry, r.Attempt, r.StartedAt)
 		s.finisher.add(end)
 		return false
 	}
@@ -323,7 +318,7 @@ func (s *Scheduler) begin(r RunRow, job *JobRow) bool {
 		s.stats.late.Add(1)
 	}
 	if s.config.Observer != nil {
-		e := runEvent(EventStarted, r)
+		e := runEvent(EventStarted, *r)
 		e.Lateness = lateness
 		s.emit(e)
 	}

@@ -34,7 +34,7 @@ func NewWorkers(m *taskmanager.TaskManager, run func(n int)) *Workers {
 	return &Workers{workers{host: seam.HostOf(m), run: func(fl *flight, _ uint64) { run(fl.row.Attempt) }}}
 }
 
-func (w *Workers) Do(n int) { w.w.do(&flight{row: RunRow{Attempt: n}}) }
+func (w *Workers) Do(n int) { w.w.do(&flight{row: &RunRow{Attempt: n}}) }
 func (w *Workers) Trim()    { w.w.trim() }
 func (w *Workers) Close()   { w.w.close() }
 

@@ -14,8 +14,8 @@ import (
 
 // A flight is a run on this node, from its claim until its end is in the store.
 type flight struct {
-	row     RunRow
-	job     *JobRow // may be that of other flights, too
+	row     *RunRow // never changed
+	job     *JobRow // so too, and may be that of other flights
 	local   bool    // of a job that runs on every node: never claimed
 	once    seam.Once
 	ctx     runContext // the handler's
@@ -98,7 +98,7 @@ func (f *flights) running() int {
 
 // start runs a claimed run, whose slot is reserved, or a local one. It returns false
 // if the run is here already.
-func (f *flights) start(row RunRow, job *JobRow, local bool) bool {
+func (f *flights) start(row *RunRow, job *JobRow, local bool) bool {
 	fl := &flight{row: row, job: job, local: local, refused: true}
 	fl.once = f.s.host.Once("durable/"+row.Job, func(context.Context) error { return f.s.handle(fl) })
 	fl.ctx = runContext{fl.once.Context(), fl}
@@ -291,10 +291,10 @@ func (s *Scheduler) concludeGuarded(fl *flight, e ending, now time.Time) (end En
 	defer func() {
 		if recover() != nil {
 			e.err = errPanicked
-			end = s.planner.conclude(fl.row, *fl.job, e, now)
+			end = s.planner.conclude(*fl.row, *fl.job, e, now)
 		}
 	}()
-	return s.planner.conclude(fl.row, *fl.job, e, now)
+	return s.planner.conclude(*fl.row, *fl.job, e, now)
 }
 
 // remove forgets a flight and frees its slot.
@@ -330,7 +330,7 @@ func (f *flights) quiet() <-chan struct{} {
 }
 
 // event is an event about the flight.
-func (fl *flight) event(kind EventKind) Event { return runEvent(kind, fl.row) }
+func (fl *flight) event(kind EventKind) Event { return runEvent(kind, *fl.row) }
 
 func runEvent(kind EventKind, r RunRow) Event {
 	return Event{

@@ -262,7 +262,7 @@ func (s *Scheduler) adopt(ctx context.Context, node NodeRow, ids []string) error
 		}
 		s.log(slog.LevelWarn, "run adopted whose claim got lost on the way", slog.String("job", r.Job), slog.String("run", r.ID))
 		s.flights.release(-1)
-		if !s.begin(r, &job) {
+		if !s.begin(&r, &job) {
 			s.flights.release(1)
 		}
 	}

@@ -277,7 +277,7 @@ func (l *locals) startLocked(job JobRow, row RunRow) bool {
 	row.StartedAt, _ = s.host.Now()
 	row.StartedAt = micros(row.StartedAt)
 	s.emit(runEvent(EventStarted, row))
-	s.flights.start(row, &job, true)
+	s.flights.start(&row, &job, true)
 	return true
 }
 
@@ -305,7 +305,7 @@ func (l *locals) ended(fl *flight, end End) {
 
 // retryLocked has another attempt wait in this process.
 func (l *locals) retryLocked(fl *flight, t TriggerRow, in time.Duration) {
-	row := fl.row
+	row := *fl.row
 	row.ID, row.Kind, row.Attempt, row.RetryOf = t.ID, t.Kind, t.Attempt, t.RetryOf
 	if l.retries == nil {
 		l.retries = map[string]func(){}

@@ -179,6 +179,19 @@ func firstDue(heaps []*dueHeap, until int64) (first *dueHeap) {
 	return first
 }
 
+// outJobOf is the row of a run's job as it is handed out: that of the run claimed before,
+// if that is of the same job.
+func outJobOf(j *memoryJob, claimed []Claimed) *JobRow {
+	if !j.exists {
+		return &JobRow{}
+	}
+	if n := len(claimed); n > 0 && claimed[n-1].Job.Name == j.row.Name {
+		return claimed[n-1].Job
+	}
+	row := outJob(j.row)
+	return &row
+}
+
 // carryOut makes a verdict true.
 func (m *Memory) carryOut(p *planned, node string, res *ClaimResult) {
 	t, v := p.t, &p.v
@@ -195,15 +208,12 @@ func (m *Memory) carryOut(p *planned, node string, res *ClaimResult) {
 	}
 	if v.Run != nil {
 		t.job.fence++
-		row := *v.Run
+		row := v.Run
 		row.Node, row.StartedAt, row.Fence = node, res.Now, t.job.fence
-		row = ownRun(row, t.row.Data)
-		m.addActive(row)
-		c := Claimed{Run: outRun(row)}
-		if t.job.exists {
-			c.Job = outJob(t.job.row)
-		}
-		res.Claimed = append(res.Claimed, c)
+		own := ownRun(*row, t.row.Data)
+		m.addActive(own)
+		*row = outRun(own)
+		res.Claimed = append(res.Claimed, Claimed{row, outJobOf(t.job, res.Claimed)})
 	}
 	if v.Delete {
 		m.forgetTrigger(t)

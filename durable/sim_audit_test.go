@@ -136,7 +136,12 @@ func (s *auditStore) Claim(ctx context.Context, r durable.ClaimRequest) (durable
 	plan := r.Plan
 	r.Plan = func(d durable.Due) durable.Verdict {
 		v := plan(d)
-		verdicts[d.Trigger.ID] = planned{d, v}
+		seen := v
+		if v.Run != nil { // the store's from now on
+			run := *v.Run
+			seen.Run = &run
+		}
+		verdicts[d.Trigger.ID] = planned{d, seen}
 		return v
 	}
 	res, err := s.Store.Claim(ctx, r)
@@ -173,7 +178,7 @@ func firing(trigger string, at time.Time) string { return trigger + "@" + at.For
 
 // claimed looks at a run that was just claimed.
 func (a *auditor) claimed(n *simNode, now time.Time, c durable.Claimed, verdicts map[string]planned) {
-	r := c.Run
+	r := *c.Run
 	a.note(n, "claim", "%s of %s, %v, attempt %d, for %s, fence %d", r.ID, r.Job, r.Kind, r.Attempt, r.ScheduledAt.Format("05.000"), r.Fence)
 	if a.runs[r.ID] != nil {
 		a.failLocked("chain", "run %s of %s is claimed twice", r.ID, r.Job)
@@ -186,7 +191,7 @@ func (a *auditor) claimed(n *simNode, now time.Time, c durable.Claimed, verdicts
 	if r.Exclusive && len(a.active[r.Job]) > 0 {
 		a.failLocked("concurrency", "run %s of %s is claimed while %d runs are active", r.ID, r.Job, len(a.active[r.Job]))
 	}
-	l := &ledgerRun{row: r, job: c.Job, by: n.name}
+	l := &ledgerRun{row: r, job: *c.Job, by: n.name}
 	a.runs[r.ID] = l
 	if a.active[r.Job] == nil {
 		a.active[r.Job] = map[string]*ledgerRun{}

@@ -191,7 +191,7 @@ func (s *Scheduler) giveUp() (names []string) {
 			continue
 		}
 		fl.gaveUp = true
-		row := fl.row
+		row := *fl.row
 		row.Cancel = row.Cancel || errors.Is(fl.cause, ErrCancelled)
 		s.flights.mu.Unlock()
 		end := s.planner.conclude(row, *fl.job, ending{cause: ErrStopping, lasted: time.Duration(mono - fl.since)}, now)

@@ -13,7 +13,7 @@ import (
 //
 // Instants are UTC in whole microseconds; the zero Time is "none". Rows handed out
 // and taken in are values: a Store keeps no reference to them and neither does its
-// caller, slices included. Names compare byte by byte. The clock is the store's own
+// caller, slices included; those that verdicts and claims point to are handed over. Names compare byte by byte. The clock is the store's own
 // (the database server's), and one for all nodes. All methods are safe for
 // concurrent use, and return soon after ctx has ended.
 //
@@ -106,7 +106,8 @@ type Verdict struct {
 	// Run, if not nil, becomes an active run of the claiming node. The store sets
 	// Node, StartedAt and Fence, which is positive, and larger than those of all the
 	// job's runs whose claims had ended when this one began; for jobs that do not allow
-	// concurrency, than those of all before.
+	// concurrency, than those of all before. The row is the store's from then on, which
+	// hands it out.
 	Run *RunRow
 	// Skipped, if not nil, is added to the ended runs. The store sets Node,
 	// StartedAt and EndedAt.
@@ -129,8 +130,10 @@ type ClaimResult struct {
 
 // A Claimed is a run that is the claiming node's from now on.
 type Claimed struct {
-	Run RunRow
-	Job JobRow
+	Run *RunRow
+	// Job is that of other runs of the claim, too: nobody changes it. Its Name is empty
+	// if the job is gone.
+	Job *JobRow
 }
 
 // A FinishRequest ends runs.

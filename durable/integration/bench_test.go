@@ -90,7 +90,7 @@ func runIt(d durable.Due) durable.Verdict {
 func endsOf(claimed []durable.Claimed) []durable.End {
 	ends := make([]durable.End, len(claimed))
 	for i, c := range claimed {
-		ends[i].Run = c.Run
+		ends[i].Run = *c.Run
 		ends[i].Run.State = durable.RunSucceeded
 	}
 	return ends

@@ -300,7 +300,7 @@ func (w *watch) claim(s durable.Store, limit int) ([]durable.Claimed, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range res.Claimed {
-		run := c.Run
+		run := *c.Run
 		if w.ids[run.ID] {
 			w.Errorf("run %s was claimed twice", run.ID)
 		}

@@ -106,7 +106,7 @@ func TestATriggerWithAnActiveRunsIDHoldsUpNobody(t *testing.T) {
 		enqueue(t, s, durable.EnqueueOnly, "a", oneShot("a", 1), oneShot("a", 3))
 		enqueue(t, s, durable.EditJob, "a", oneShot("a", 1), oneShot("a", 4))
 		follow := oneShot("a", 1)
-		end := durable.End{Run: active[1].Run, Follow: &follow, FollowIn: -time.Minute}
+		end := durable.End{Run: *active[1].Run, Follow: &follow, FollowIn: -time.Minute}
 		end.Run.State = durable.RunFailed
 		finishAll(t, s, []durable.End{end})
 		wantClaimed(t, claimAs(t, s, "n", 10, runIt), idOf(3), idOf(4))
@@ -207,9 +207,8 @@ func TestARunWithAnEndedRunsIDCanEnd(t *testing.T) {
 		enqueue(t, s, durable.EnqueueOnly, "a", oneShot("a", 2))
 		claimed := claimAs(t, s, "n", 10, runIt)
 		wantClaimed(t, claimed, idOf(2))
-		other := claimed[0]
-		other.Run.ID = idOf(1) // not there
-		ends := endsOf([]durable.Claimed{other, claimed[0]})
+		ends := endsOf(append(claimed, claimed...))
+		ends[0].Run.ID = idOf(1) // not there
 		own, err := s.Finish(t.Context(), durable.FinishRequest{Ends: ends})
 		if err != nil || own[0] || !own[1] {
 			t.Errorf("Finish = %v, %v, want false and true", own, err)

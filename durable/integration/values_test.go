@@ -95,10 +95,10 @@ func TestValuesComeBackAsTheyWere(t *testing.T) {
 					}
 					if !bytes.Equal(c.Run.Data, oddJSON(data)) || c.Run.IdempotencyKey != oddText(n+2) ||
 						c.Run.Passed != oddNumber(n+1) || c.Run.Message != oddText(n+3) {
-						t.Errorf("claimed %s, want the values of number %d", short(c.Run), n)
+						t.Errorf("claimed %s, want the values of number %d", short(*c.Run), n)
 					}
 					delete(want, c.Run.ID)
-					runs[c.Run.ID] = c.Run
+					runs[c.Run.ID] = *c.Run
 				}
 				for id, row := range want {
 					row = oddTrigger(row, int(row.ScheduledAt.UnixMicro()%100)+1)

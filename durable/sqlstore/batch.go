@@ -48,16 +48,24 @@ func insert[T any](t *txn, into table[T], rows []T, ignore bool) error {
 }
 
 func valuesOf[T any](of table[T], rows []T) [][]any {
-	values := make([][]any, len(rows))
+	values := grid(len(rows), len(of.columns))
 	row, fields := of.scratch()
 	for i := range rows {
 		*row = rows[i]
-		values[i] = make([]any, len(fields))
-		for k, f := range fields {
-			values[i][k] = f.value()
+		for _, f := range fields {
+			values[i] = append(values[i], f.value())
 		}
 	}
 	return values
+}
+
+// grid is room for rows of so many values, in one piece.
+func grid(rows, width int) [][]any {
+	all, room := make([][]any, rows), make([]any, rows*width)
+	for i := range all {
+		all[i], room = room[:0:width], room[width:]
+	}
+	return all
 }
 
 // removeByID deletes rows of a table, and gives the number of those that were there.
@@ -116,7 +124,7 @@ func update[T any](t *txn, of table[T], before, after []T, versioned bool) error
 	if versioned {
 		columns = append(columns, column{"was", number})
 	}
-	values := make([][]any, len(is))
+	values := grid(len(is), len(columns))
 	for r := range is {
 		for _, c := range places {
 			values[r] = append(values[r], is[r][c])

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
@@ -63,7 +64,7 @@ func (s *Store) claim(ctx context.Context, r *durable.ClaimRequest, of *eligible
 		res = durable.ClaimResult{Now: t.now, Next: seen.due.first(), Broadcast: seen.broadcast}
 		c = &claiming{
 			txn: t, node: r.Node, res: &res, of: of, seen: seen,
-			jobs: map[string]durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{}, turns: map[string]bool{},
+			jobs: map[string]*durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{}, turns: map[string]bool{},
 		}
 		err := c.claim(r, known)
 		if isDuplicate(err) && !known {
@@ -147,7 +148,7 @@ type claiming struct {
 	more  bool
 	still bool // some that it has seen to are due as before
 	some  bool // it found some that are its own
-	jobs  map[string]durable.JobRow
+	jobs  map[string]*durable.JobRow
 	busy  map[string]bool // exclusive jobs with an active run
 	left  map[string]bool // jobs that somebody else has locked
 	// turns are jobs that do not allow concurrency and whose turn it was, but nothing runs.
@@ -170,9 +171,16 @@ type candidate struct {
 // claim is a claim in its transaction. known tells that some trigger has an active run's
 // ID: it was added again by somebody who could not see the run yet, and would be in
 // everybody's way for ever.
-func (c *claiming) claim(r *durable.ClaimRequest, known bool) error {
+func (c *claiming) claim(r *durable.ClaimRequest, known bool) (err error) {
+	room := rooms.Get().(*[]candidate)
+	found := *room
+	defer func() {
+		clear(found)
+		*room = found[:0]
+		rooms.Put(room)
+	}()
 	for {
-		found, err := c.candidates(r)
+		found, err = c.candidates(found[:0], r)
 		if err == nil && known {
 			found, err = c.dropKnown(found)
 		}
@@ -202,21 +210,23 @@ func (c *claiming) claim(r *durable.ClaimRequest, known bool) error {
 	}
 }
 
+// rooms are for the candidates of a claim, most of which are as many as those before.
+var rooms = sync.Pool{New: func() any { return new([]candidate) }}
+
 // mostCandidates bounds what a claim looks at, however much it may claim.
 const mostCandidates = 10_000
 
-// candidates locks due triggers, in the order of claims, and shares their jobs where that
+// candidates adds due triggers, in the order of claims, locks them, and shares their jobs where that
 // is done by a function: see shareJobs. There are none for a node that has died meanwhile.
 // The index begins with what is left of rows that are gone: to look from due on passes
 // over that.
-func (c *claiming) candidates(r *durable.ClaimRequest) ([]candidate, error) {
+func (c *claiming) candidates(found []candidate, r *durable.ClaimRequest) ([]candidate, error) {
 	which, args := c.of.where, c.of.args
 	if left := slices.Sorted(maps.Keys(c.left)); len(left) > 0 {
 		where, also := c.dialect.among("job", left)
 		which, args = which+" AND NOT ("+where+")", slices.Concat(args, also)
 	}
 	limit := min(r.Limit, mostCandidates)
-	var found []candidate
 	row, into := triggers.reader()
 	var place text
 	var shared truth
@@ -241,7 +251,7 @@ func (c *claiming) candidates(r *durable.ClaimRequest) ([]candidate, error) {
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return found, err
 		}
 	}
 	return found, nil
@@ -336,7 +346,8 @@ func (c *claiming) loadJobs(names []string, lock string) error {
 	into = append(into, &c.number)
 	return each(c.ctx, c.Store, c.q, "SELECT "+jobs.own()+", {number}"+jobs.from()+"{primary} WHERE "+where+lock, args, func(rows *sql.Rows) error {
 		err := rows.Scan(into...)
-		c.jobs[row.Name] = *row
+		job := *row
+		c.jobs[job.Name] = &job
 		return err
 	})
 }
@@ -376,10 +387,13 @@ func (c *claiming) plan(found []candidate, plan func(durable.Due) durable.Verdic
 	for i := range found {
 		row := &found[i]
 		job := c.jobs[row.Job]
-		due := durable.Due{Now: c.now, Trigger: row.TriggerRow, Job: job}
+		if job == nil {
+			job = &durable.JobRow{}
+		}
+		due := durable.Due{Now: c.now, Trigger: row.TriggerRow, Job: *job}
 		due.Trigger.Data, due.Job.Data = bytes.Clone(row.Data), bytes.Clone(job.Data)
 		due.Busy = job.Name != "" && !job.AllowConcurrent && c.busy[row.Job]
-		if err := c.note(row, plan(due)); err != nil {
+		if err := c.note(row, job, plan(due)); err != nil {
 			return err
 		}
 		if !job.AllowConcurrent && !job.Paused {

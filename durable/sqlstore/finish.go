@@ -194,9 +194,9 @@ func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 		}
 	}
 	slices.SortFunc(take, func(a, b *durable.RunRow) int { return strings.Compare(a.ID, b.ID) })
-	values := make([][]any, len(take))
+	values := grid(len(take), len(outcome))
 	for i, r := range take {
-		values[i] = []any{r.ID, r.Node, int64(r.State), int64(r.Duration), string(r.Code), r.Message, r.Detail}
+		values[i] = append(values[i], r.ID, r.Node, int64(r.State), int64(r.Duration), string(r.Code), r.Message, r.Detail)
 	}
 	err := chunks(values, func(rows [][]any) error {
 		return t.moveRuns(rows, known, func(taken ownership) { own[place[taken]] = true })

@@ -11,7 +11,7 @@ import (
 )
 
 // note notes what a verdict makes of a trigger.
-func (c *claiming) note(row *candidate, v durable.Verdict) error {
+func (c *claiming) note(row *candidate, job *durable.JobRow, v durable.Verdict) error {
 	inPlace := v.Delete && v.Run != nil && takesPlace(v.Run, &row.TriggerRow)
 	switch {
 	case v.Leave:
@@ -44,13 +44,12 @@ func (c *claiming) note(row *candidate, v durable.Verdict) error {
 		if v.Run.Job != row.Job {
 			return fmt.Errorf("sqlstore: verdict on a trigger of job %q has a run of job %q", row.Job, v.Run.Job)
 		}
-		run := ownRun(*v.Run)
+		run := v.Run
+		*run = ownRun(*run)
 		run.Node, run.StartedAt = c.node, c.now
 		if !inPlace {
 			row = nil
 		}
-		job := c.jobs[run.Job]
-		job.Data = bytes.Clone(job.Data)
 		c.res.Claimed, c.from = append(c.res.Claimed, durable.Claimed{Run: run, Job: job}), append(c.from, row)
 		c.busy[run.Job] = true
 	}
@@ -90,9 +89,9 @@ func (c *claiming) carryOut() error {
 
 // remove deletes triggers, in the version that was read.
 func (c *claiming) remove() error {
-	rows := make([][]any, len(c.gone))
+	rows := grid(len(c.gone), 2)
 	for i, t := range c.gone {
-		rows[i] = []any{t.place, t.Version}
+		rows[i] = append(rows[i], t.place, t.Version)
 	}
 	return chunks(rows, func(rows [][]any) error {
 		batch, args := c.dialect.batch(c.dialect.version(), rows)
@@ -120,26 +119,27 @@ func (t *txn) all(rows [][]any, text string, args []any) error {
 // not be sent again.
 func (c *claiming) addRuns() error {
 	var others []durable.RunRow
-	moved := make([][]any, 0, len(c.from))
+	moved, n := grid(len(c.from), 2+len(sent)), 0
 	run, fields := runs.scratch()
 	for i, from := range c.from {
-		*run = c.res.Claimed[i].Run
+		*run = *c.res.Claimed[i].Run
 		if from == nil {
 			others = append(others, *run)
 			continue
 		}
-		row := append(make([]any, 0, 2+len(sent)), from.place, from.Version)
+		row := append(moved[n], from.place, from.Version)
 		for k, f := range fields {
 			if _, taken := ofTrigger[runs.columns[k].name]; !taken {
 				row = append(row, f.value())
 			}
 		}
-		moved = append(moved, row)
+		moved[n] = row
+		n++
 	}
 	if err := insert(c.txn, runs, others, false); err != nil {
 		return err
 	}
-	return chunks(moved, c.moveTriggers)
+	return chunks(moved[:n], c.moveTriggers)
 }
 
 // takesPlace tells whether a run has all of a trigger that there is in both: see

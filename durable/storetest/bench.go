@@ -100,7 +100,7 @@ func benchRuns(b *testing.B, s durable.Store, c *clock, claimers int, round time
 				}
 				es := make([]durable.End, len(res.Claimed))
 				for k := range res.Claimed {
-					es[k] = ended(res.Claimed[k].Run)
+					es[k] = ended(*res.Claimed[k].Run)
 				}
 				if _, err := s.Finish(context.Background(), durable.FinishRequest{Ends: es, Resume: resume}); err != nil {
 					b.Errorf("Finish = %v, want nil", err)

@@ -231,18 +231,19 @@ func claimBecomesTrue(w *world) {
 	job := w.job("a", concurrent)
 	before := w.trigger("a", "t", w.in(-time.Second), func(t *durable.TriggerRow) { t.Data = []byte(`{"k":"v"}`) })
 	var planned durable.Verdict
+	var run durable.RunRow
 	res := w.claimWith(durable.ClaimRequest{Node: "n", Limit: 5, Handlers: []string{"h"}, Plan: func(d durable.Due) durable.Verdict {
 		planned = w.plan(d)
 		planned.Run.Node, planned.Run.Fence, planned.Run.StartedAt = "somebody", 99, d.Now.Add(time.Hour) // the store's to set
+		run = *planned.Run
 		return planned
 	}})
-	run := *planned.Run
 	run.Node, run.StartedAt = "n", w.now()
 	if len(res.Claimed) != 1 || res.Claimed[0].Run.Fence == 99 || res.Claimed[0].Run.Fence < 1 {
 		w.Fatalf("Claim = %+v, want one run, with a fence", res)
 	}
 	run.Fence = res.Claimed[0].Run.Fence
-	want := durable.ClaimResult{Now: w.now(), Next: w.now(), Claimed: []durable.Claimed{{Run: run, Job: job}}}
+	want := durable.ClaimResult{Now: w.now(), Next: w.now(), Claimed: []durable.Claimed{{Run: &run, Job: &job}}}
 	w.want("Claim", res, want)
 	after := planned.Trigger
 	after.Version = before.Version + 1

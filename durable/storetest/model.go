@@ -165,8 +165,8 @@ func plainClaim(res durable.ClaimResult) durable.ClaimResult {
 	res.Next = nextOf(res)
 	res.Skipped, res.Parked = plainRuns(res.Skipped), plainTriggers(res.Parked)
 	res.Claimed = each(res.Claimed, func(c durable.Claimed) durable.Claimed {
-		c.Run = plainRun(c.Run)
-		return c
+		run := plainRun(*c.Run)
+		return durable.Claimed{Run: &run, Job: c.Job}
 	})
 	return res
 }

@@ -85,8 +85,8 @@ func (r *race) claimer(node string, random *rand.Rand, limit time.Time) {
 		}
 		var es []durable.End
 		for _, c := range res.Claimed {
-			r.began(c.Run)
-			es = append(es, ended(c.Run))
+			r.began(*c.Run)
+			es = append(es, ended(*c.Run))
 		}
 		runtime.Gosched()
 		for _, e := range es {

@@ -40,6 +40,26 @@ var values = []promise{
 			w.want("the trigger", w.state("a").Triggers, []durable.TriggerRow{row})
 		}
 	}},
+	{"what is handed out is nobody else's", func(w *world) {
+		w.node("n")
+		data := func() []byte { return []byte(`{"k":"v"}`) }
+		job := w.job("a", concurrent, func(j *durable.JobRow) { j.Data = data() })
+		w.trigger("a", "t", w.now(), func(t *durable.TriggerRow) { t.Data = data() })
+		w.add("a", w.oneShot("a", w.now(), func(t *durable.TriggerRow) { t.Data = data() }))
+		res := w.claimWith(durable.ClaimRequest{Node: "n", Limit: 5, Handlers: []string{"h"}, Plan: func(d durable.Due) durable.Verdict {
+			v := w.plan(d)
+			scribble(d.Job.Data)
+			return v
+		}})
+		before := w.runs(durable.RunQuery{})
+		w.want("runs claimed", len(res.Claimed), 2)
+		for _, c := range res.Claimed {
+			scribble(c.Run.Data, c.Job.Data)
+			*c.Run, *c.Job = durable.RunRow{}, durable.JobRow{}
+		}
+		w.want("the runs", w.runs(durable.RunQuery{}), before)
+		w.want("the job", w.state("a").Job, job)
+	}},
 	{"every field of a run comes back", func(w *world) {
 		w.node("n")
 		w.job("a")
@@ -56,7 +76,7 @@ var values = []promise{
 			w.Fatalf("Claim = %d runs, want 1", len(res.Claimed))
 		}
 		row.Node, row.StartedAt, row.Fence = "n", w.now(), res.Claimed[0].Run.Fence
-		w.want("the run claimed", res.Claimed[0].Run, row)
+		w.want("the run claimed", *res.Claimed[0].Run, row)
 		w.want("the active run", w.run(row.ID), row)
 		row.State, row.Code, row.Message, row.Detail = durable.RunFailed, durable.CodePanic, "message", "detail"
 		row.Duration = -1
@@ -233,5 +253,13 @@ func fill(v reflect.Value, name string) {
 		}
 	default:
 		panic("storetest: no value for a " + v.Type().String())
+	}
+}
+
+func scribble(all ...[]byte) {
+	for _, data := range all {
+		for i := range data {
+			data[i] = '?'
+		}
 	}
 }

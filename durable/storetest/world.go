@@ -250,7 +250,7 @@ func (w *world) start(node string) durable.RunRow {
 func (w *world) runsOf(res durable.ClaimResult) []durable.RunRow {
 	var runs []durable.RunRow
 	for _, c := range res.Claimed {
-		runs = append(runs, c.Run)
+		runs = append(runs, *c.Run)
 	}
 	return runs
 }

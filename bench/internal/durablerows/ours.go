@@ -186,7 +186,7 @@ func (s *stored) turn(ctx context.Context, node string) (int, error) {
 	}
 	ends := make([]durable.End, len(res.Claimed))
 	for i, c := range res.Claimed {
-		ends[i].Run = c.Run
+		ends[i].Run = *c.Run
 		ends[i].Run.State = durable.RunSucceeded
 	}
 	_, err = s.Finish(ctx, durable.FinishRequest{Ends: ends})
