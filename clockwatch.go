@@ -13,9 +13,12 @@ const (
 )
 
 // A clockWatch looks at the wall clock once a second while there is a task that
-// follows it, on a clock that has two hands. Guarded by engine.mu.
+// follows it, on a clock that has two hands; on one that tells of steps, only in the
+// second after one. Guarded by engine.mu.
 type clockWatch struct {
 	node  node
+	told  bool  // by the clock; immutable
+	first int64 // when it began to look
 	tasks []*task
 	zero  time.Time     // what offsets count from
 	seen  time.Duration // wall minus monotonic at the last look
@@ -42,9 +45,24 @@ func (e *engine) watchFor(t *task) {
 		w.seen = e.offset()
 		w.used = w.seen
 		w.node.kind = nodeWatch
+		w.first = now
 		e.wheel.remove(&w.node)
-		e.file(&w.node, now+watchEvery, now)
+		if !w.told {
+			e.file(&w.node, now+watchEvery, now)
+		}
 	}
+}
+
+// stepped is called when the clock tells of a step.
+func (e *engine) stepped() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := &e.watch
+	if len(w.tasks) == 0 || w.node.filed() {
+		return
+	}
+	now := e.source.Mono()
+	e.file(&w.node, now+watchEvery-(now-w.first)%watchEvery, now)
 }
 
 // unwatch takes a task out again.
@@ -68,8 +86,10 @@ func (e *engine) unwatch(t *task) {
 // watchClock is the look.
 func (e *engine) watchClock() {
 	w := &e.watch
-	now := e.source.Mono()
-	e.file(&w.node, now+watchEvery, now)
+	if !w.told {
+		now := e.source.Mono()
+		e.file(&w.node, now+watchEvery, now)
+	}
 	offset := e.offset()
 	step, drift := offset-w.seen, offset-w.used
 	w.seen = offset
@@ -82,6 +102,9 @@ func (e *engine) watchClock() {
 	w.used = offset
 	for _, t := range w.tasks {
 		t.mu.Lock()
+		if step < -replayLimit {
+			t.extra.seat.served = time.Time{}
+		}
 		e.reseat(t, drift < 0)
 		t.mu.Unlock()
 	}
@@ -96,11 +119,9 @@ func (e *engine) reseat(t *task, back bool) {
 	if t.life != live {
 		return
 	}
-	if !x.endGiven.IsZero() && !t.spentRuns() {
-		wall, now := e.source.Now()
-		x.endAt = later(now, x.endGiven.Sub(wall.Round(0)))
-	}
+	t.followEnd(e.source.Now())
 	if s.asking {
+		s.stale = s.stale || back
 		return
 	}
 	if back {

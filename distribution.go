@@ -50,7 +50,7 @@ type Distribution struct {
 // Quantile returns a duration that the share q (0 to 1) of those counted do not
 // exceed: never below the true quantile, at most √2 times it if that is between
 // 1 µs and 1 h, and never above Max. 0 if nothing was counted.
-func (d *Distribution) Quantile(q float64) time.Duration {
+func (d Distribution) Quantile(q float64) time.Duration {
 	var total uint64
 	for _, c := range d.counts {
 		total += uint64(c)

@@ -176,7 +176,7 @@
 // of every run and of every tick that did not become one; adapters to metrics and
 // tracing stand on it. The log (slog) has a line when a task begins to fail, when
 // it has recovered, when it is stopped for a reason, when a run is overdue and
-// when the clock was set, and none for a tick.
+// when the clock was set, when an Observer has panicked first, and none for a tick.
 //
 // # Concurrency
 //
@@ -191,7 +191,7 @@
 //	       live ──its last run has ended, or no instant is left──────────> complete
 //
 //	run:   free ──a tick, RunNow──> queued ──start──> running ──end──> free
-//	                                queued ──Pause, Stop, a limit────> free
+//	                                queued ──Stop, a limit, or Pause for a tick's──> free
 //
 //	seat:  seated ──due──> asking ──Next──> seated, or ended
 //	                       asking ──panic, 5 s, bad answer──> the task stops
@@ -215,8 +215,8 @@
 package taskmanager
 
 // Lock order: TaskManager.mu, engine.mu, task.mu, then the leaf locks, under which
-// no other of these is taken: limitContext.mu, events.mu, shutdown.mu, entropy.mu,
-// marks.mu. extra.policyMu is held while a user's backoff policy runs, and so taken
+// no other of these is taken: limitContext.mu, the queue's of events, shutdown.mu,
+// entropy.mu, marks.mu, and those of the source of time, which the queue's may be held for. extra.policyMu is held while a user's backoff policy runs, and so taken
 // with no other lock held.
 //
 // The reason for that order: what begins or ends a task has to change the index of

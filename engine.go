@@ -34,8 +34,8 @@ type engine struct {
 	slack   int64 // immutable: minimum spacing of wake-ups
 
 	// mu guards the fields below, every node and gate, and together with the
-	// task's own mu a task's move from one deadline to the next. Lock order:
-	// engine.mu, task.mu, then the leaf locks (limitContext.mu, events.mu).
+	// task's own mu a task's move from one deadline to the next. The order of locks
+	// is in doc.go.
 	mu      sync.Mutex
 	wheel   wheel
 	timer   seam.Timer
@@ -43,7 +43,7 @@ type engine struct {
 	woken   int64 // when it last expired
 	rescue  bool  // it is armed early, to see to open batches
 	due     []*node
-	warmed  int64 // of no use but to keep the loads of task.warm from being left out
+	sink    int64 // of task.warm, so that the compiler does not leave its loads out
 	batches batches
 	watch   clockWatch
 	closed  bool
@@ -51,7 +51,9 @@ type engine struct {
 	departures []departure
 
 	panics atomic.Uint64 // of the engine's own code
-	fault  func(loop string)
+	// fault is called where such a panic is to be survived, by tests that want one; nil
+	// otherwise, and set before use.
+	fault func(loop string)
 }
 
 // The longest stretch that popping and running take turns in: a burst of 100,000
@@ -59,9 +61,13 @@ type engine struct {
 const chunk = 1024
 
 func newEngine(m *TaskManager, source seam.Source, slack time.Duration) *engine {
-	e := &engine{m: m, source: source, slack: int64(slack), armed: never}
+	e := &engine{m: m, source: source, slack: int64(min(slack, endless)), armed: never}
 	e.settler, _ = source.(seam.Settler)
 	e.wheel.exact = e.settler != nil
+	if s, ok := source.(seam.Stepper); ok {
+		e.watch.told = true
+		s.OnStep(e.stepped)
+	}
 	e.timer = source.NewTimer(e.pump)
 	return e
 }
@@ -145,7 +151,7 @@ func (e *engine) collect(now int64) (single *run, more bool) {
 	e.due, done = e.wheel.popDue(now, chunk, e.due[:0])
 	for _, n := range e.due {
 		if n.task != nil {
-			e.warmed += n.task.warm()
+			e.sink += n.task.warm()
 		}
 	}
 	fired := 0

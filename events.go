@@ -13,10 +13,12 @@ import (
 // An Observer is told of every Event. Adapters to metrics and tracing stand on it.
 //
 // The event of a run is delivered on the run's goroutine, after the run has been
-// accounted for; all others by one goroutine from a bounded queue. Per task and
-// class they come in order. An Observer that panics or blocks harms neither ticks
-// nor other tasks: what overflows the queue, and the events of a task's runs that
-// end while one of its events is still being observed, are dropped and counted.
+// accounted for; all others by one goroutine from a bounded queue. Of a task, those of
+// its runs come in order, and so do the others, from KindAdded on; a run that was in
+// flight when the task was stopped ends after KindRemoved. An Observer that panics or
+// blocks harms neither ticks nor other tasks: the first panic is logged, and what
+// overflows the queue, and the events of a task's runs that end while one of its events
+// is still being observed, are dropped and counted.
 type Observer interface{ Observe(Event) }
 
 // An ObserverFunc is a function as an Observer.
@@ -92,13 +94,15 @@ type events struct {
 }
 
 func newEvents(m *TaskManager, log *slog.Logger) *events {
-	return &events{m, log, queue.New(func(drain func()) {
+	v := &events{m: m, log: log}
+	v.queue = queue.New(func(drain func()) {
 		m.engine.begun()
 		go func() {
 			defer m.engine.ended()
 			drain()
 		}()
-	})}
+	}, v.userPanicked)
+	return v
 }
 
 // post queues f, which may call user code. Locks may be held.
@@ -159,7 +163,9 @@ func (v *events) deliver(t *task, d delivery) {
 		return
 	}
 	defer func() {
-		_ = recover()
+		if p := recover(); p != nil {
+			v.queue.Panicked(p)
+		}
 		t.mu.Lock()
 		t.extra.observing = false
 		t.mu.Unlock()
@@ -180,7 +186,9 @@ func (v *events) ended(t *task, how life, reason error) {
 		v.emit(e)
 	}
 	if reason != nil && how == stopped && reason != ErrClosed {
-		v.line(slog.LevelError, "task stopped", slog.String("task", t.name), errAttr(reason))
+		v.post(func() { // locks are held, and the reason's text is user code
+			v.log.LogAttrs(context.Background(), slog.LevelError, "task stopped", slog.String("task", t.name), errAttr(reason))
+		})
 	}
 }
 
@@ -215,6 +223,13 @@ func (v *events) randomFailed(err error) {
 func (v *events) enginePanic(loop string, p any) {
 	v.line(slog.LevelError, "taskmanager: panic in the engine, please report it",
 		slog.String("loop", loop), slog.String("panic", guardedText(p)), slog.String("stack", string(debug.Stack())))
+}
+
+// userPanicked tells of the first panic of the observer or the log handler. (If it is
+// the handler's, of this line too, that is all.)
+func (v *events) userPanicked(p any) {
+	v.line(slog.LevelError, "observer or log handler panicked, further panics are not logged",
+		slog.String("panic", guardedText(p)), slog.String("stack", string(debug.Stack())))
 }
 
 // health logs a change in how a task fares.

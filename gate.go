@@ -143,6 +143,9 @@ func (e *engine) nextTurns(gates []*gate) {
 			if e.enter(r, nil) {
 				e.spawn(r)
 			}
+			if t.holding() { // what its turn has held up
+				e.refile(t, e.source.Mono())
+			}
 			t.mu.Unlock()
 		}
 	}

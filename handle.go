@@ -9,7 +9,7 @@ import (
 )
 
 // Pause keeps the task from running until Resume: its ticks are counted as
-// skipped. A run in flight goes on. ErrStopped if the task is over, ErrClosed
+// skipped. A run in flight goes on, and so does one of RunNow that has not begun yet. ErrStopped if the task is over, ErrClosed
 // after Shutdown.
 func (t *Handle) Pause() error {
 	return t.change(func(e *engine, now int64) {
@@ -20,7 +20,7 @@ func (t *Handle) Pause() error {
 		n, last, _ := t.takeDue(now)
 		t.skip(KindSkippedPaused, &t.x().counts.skippedPaused, uint64(n)+t.dropHeld(), last)
 		t.paused = true
-		e.dequeue(t, KindSkippedPaused, func(c *counts) *uint64 { return &c.skippedPaused })
+		e.dequeue(t, false, KindSkippedPaused, func(c *counts) *uint64 { return &c.skippedPaused })
 	})
 }
 
@@ -42,7 +42,8 @@ func (t *Handle) Resume() error {
 
 // Reschedule gives the task a new interval, in place: a new grid starts now, with
 // a jitter of its own, whatever WithStartAt and WithImmediately said of the first,
-// and the counters go on. A run in flight goes on.
+// and the counters go on. A run in flight goes on. An *OptionError if the interval is
+// not positive, ErrStopped if the task is over, ErrClosed after Shutdown.
 func (t *Handle) Reschedule(interval time.Duration) error {
 	if err := checkInterval(interval); err != nil {
 		return err
@@ -62,7 +63,12 @@ func (t *Handle) Reschedule(interval time.Duration) error {
 	})
 }
 
-// RescheduleWith gives the task a Schedule instead of what it has, in place.
+// RescheduleWith gives the task a Schedule instead of what it has, in place, whatever
+// WithStartAt and WithImmediately said of the first, and the counters go on; WithEndAt and
+// WithMaxRuns hold. A run in flight goes on. The Schedule's instants have a new jitter if
+// the task had a Schedule and WithJitter before; that of an interval is not for them.
+// Errors as for TaskManager.Schedule: among them, FixedDelay has no meaning with a
+// Schedule. ErrStopped if the task is over, ErrClosed after Shutdown.
 func (t *Handle) RescheduleWith(schedule Schedule) error {
 	if err := checkSchedule(schedule); err != nil {
 		return err
@@ -74,7 +80,10 @@ func (t *Handle) RescheduleWith(schedule Schedule) error {
 		return err
 	}
 	m := t.conf.m
-	next, ok, err := m.firstInstant(st, time.Time{})
+	if t.Schedule() != nil { // else the jitter is an interval's
+		st.shift = m.entropy.below(s.Jitter)
+	}
+	next, ok, err := m.firstInstant(st)
 	if err != nil {
 		return err
 	}
@@ -241,13 +250,14 @@ func (t *Handle) Schedule() Schedule {
 }
 
 // Options are the options in effect, defaults included. What a Schedule says of
-// itself, like its own number of runs, is not among them.
+// itself, like its own number of runs, is not among them. StartAt, Immediately and
+// Paused are as they were given: they were for the task's beginning.
 func (t *Handle) Options() RecurringOptions {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	opts := t.conf.opts
-	if t.startAt != 0 {
-		opts.StartAt = time.Unix(0, t.startAt)
+	if t.startAt != nil {
+		opts.StartAt = *t.startAt
 	}
 	if t.extra != nil {
 		opts.EndAt = t.extra.endGiven

@@ -81,6 +81,8 @@ type backlog struct {
 	last int64
 	// dues has their instants where they cannot be computed (task.single).
 	dues []int64
+	// floor is the end of the last backoff, which held those that were due before.
+	floor int64
 }
 
 // hold adds the n ticks up to last, the last of which is due at due.
@@ -142,8 +144,8 @@ func (t *task) endGridIfSpent(now int64) {
 func (t *task) decide(now int64) *run {
 	if floor := t.floor(); floor > 0 && floor <= now && !t.paused {
 		t.fallDuringBackoff(floor)
-		t.extra.floor = 0
-		if r := t.fallAfterBackoff(now, floor); r != nil {
+		t.extra.floor, t.extra.held.floor = 0, floor
+		if r := t.fallAfterBackoff(now); r != nil {
 			return r
 		}
 	}
@@ -158,11 +160,11 @@ func (t *task) decide(now int64) *run {
 	case t.paused:
 		t.skip(KindSkippedPaused, &t.x().counts.skippedPaused, uint64(n)+t.dropHeld(), last)
 		return nil
-	case t.floor() > now:
-		t.holdLatest(n, last, due)
-		return nil
 	case t.spentRuns():
 		t.skip(KindMissed, &t.x().counts.missed, uint64(n)+t.dropHeld(), last)
+		return nil
+	case t.floor() > now:
+		t.holdLatest(n, last, due)
 		return nil
 	case t.blocked():
 		t.fallDuringRun(n, last, due)
@@ -197,13 +199,12 @@ func (t *task) fallIdle(n, held, last, due int64) *run {
 			t.hold(n, last, due)
 		}
 		t.dropBeyond(int64(policy.bound) + 1) // one starts at once
-		index, due := t.takeHeld(1)
-		return t.serve(index, due)
+		return t.serveHeld(t.takeHeld(1))
 	}
 	if n == 0 { // the run that Coalesce held ticks for has just ended
 		index, due := t.takeHeld(held)
 		t.skip(KindCoalesced, &t.extra.counts.coalesced, uint64(held-1), index-1)
-		return t.serve(index, due)
+		return t.serveHeld(index, due)
 	}
 	if held > 0 && policy.kind == overlapCoalesce {
 		t.skip(KindCoalesced, &t.extra.counts.coalesced, t.dropHeld(), last-n)
@@ -266,7 +267,7 @@ func (t *task) holdLatest(n, last, due int64) {
 
 // fallAfterBackoff serves the tick that backoff held, unless a later one is due
 // by now, which then counts as late.
-func (t *task) fallAfterBackoff(now, floor int64) *run {
+func (t *task) fallAfterBackoff(now int64) *run {
 	if t.extra.held.n == 0 || t.blocked() || t.spentRuns() {
 		return nil
 	}
@@ -275,9 +276,7 @@ func (t *task) fallAfterBackoff(now, floor int64) *run {
 		t.skip(KindMissed, &t.extra.counts.missed, uint64(n), last-1)
 		return t.serve(last, due)
 	}
-	r := t.serve(index, tick)
-	r.due = floor
-	return r
+	return t.serveHeld(index, tick)
 }
 
 // spentRuns tells whether MaxRuns leaves no further start.
@@ -321,6 +320,13 @@ func (t *task) serve(index, tick int64) *run {
 	return r
 }
 
+// serveHeld is serve for a tick that was held. What backoff held it for is no lateness.
+func (t *task) serveHeld(index, tick int64) *run {
+	r := t.serve(index, tick)
+	r.due = max(tick, t.extra.held.floor)
+	return r
+}
+
 // skip counts n ticks, the last of which is index, and tells the observer.
 func (t *task) skip(kind Kind, counter *uint64, n uint64, index int64) {
 	if n == 0 {
@@ -333,13 +339,8 @@ func (t *task) skip(kind Kind, counter *uint64, n uint64, index int64) {
 // account brings the counters of a task that nothing wakes up to date: a paused
 // one, or one in backoff.
 func (t *task) account(now int64) {
-	switch {
-	case t.life != live:
-	case t.paused:
+	if t.paused || t.floor() > now {
 		t.fall(now)
-	case t.floor() > now:
-		n, last, due := t.takeDue(now)
-		t.holdLatest(n, last, due)
 	}
 }
 

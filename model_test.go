@@ -170,8 +170,8 @@ func (m *model) finish() {
 		m.over = true
 		return
 	}
-	if m.opts.FixedDelay && !m.paused && len(m.held) == 0 {
-		m.due, m.noDue = m.now+m.interval, false
+	if m.opts.FixedDelay && len(m.held) == 0 {
+		m.due, m.noDue = m.now+m.interval, m.paused // paused: Resume sets it
 	}
 	if m.floor > m.now && len(m.held) > 1 {
 		m.ledger.SkippedBackoff += uint64(len(m.held) - 1)

@@ -254,8 +254,9 @@ func WithMaxConcurrentRuns(n int) Option {
 	return optionFunc(func(s *settings) { s.maxConcurrent = n })
 }
 
-// WithTagLimit lets at most n runs of the tasks with this tag go on at once. It
-// can be given once for each tag. Default: no limit.
+// WithTagLimit lets at most n runs of the tasks with this tag go on at once; of the
+// tag "", those of tasks without one. Given again for the same tag, the last one counts.
+// Default: no limit.
 func WithTagLimit(tag string, n int) Option {
 	return optionFunc(func(s *settings) {
 		if n < 1 {

@@ -61,7 +61,7 @@ var _ = []any{m, cleanup, save, refresh, report}
 // The packages that they may use.
 var readmeImports = map[string]string{
 	"taskmanager": module, "cronsched": module + "/cronsched", "tasktest": module + "/tasktest",
-	"durable": module + "/durable",
+	"durable": module + "/durable", "sqlstore": module + "/durable/sqlstore", "sql": "database/sql",
 	"context": "context", "errors": "errors", "expvar": "expvar", "fmt": "fmt", "log": "log",
 	"http": "net/http", "testing": "testing", "time": "time",
 }

@@ -77,7 +77,8 @@ func later(at int64, d time.Duration) int64 {
 // cron expression (package cronsched) or anything else with a Next. They follow
 // the wall clock: after a step of it, or a suspended machine, one late run is made
 // up for, and the schedule goes on from now. Errors as for ScheduleRecurring; a
-// schedule whose Next panics is refused here.
+// schedule whose Next panics is refused here. One without an instant to come (a date that
+// does not exist, a time that is over) is none: its task is complete at once.
 func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...TaskOption) (*Handle, error) {
 	s, err := newTaskSettings(m.defaults, opts)
 	defer settingsPool.Put(s)
@@ -94,7 +95,8 @@ func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...
 	} else {
 		s.Jitter = 0
 	}
-	next, ok, err := m.firstInstant(st, s.StartAt)
+	st.start = s.StartAt
+	next, ok, err := m.firstInstant(st)
 	if err != nil {
 		return nil, err
 	}
@@ -155,18 +157,13 @@ func newSeat(schedule Schedule) *seat {
 	return s
 }
 
-// firstInstant asks a schedule for its first instant at or after startAt, on the
-// caller's goroutine.
-func (m *TaskManager) firstInstant(s *seat, startAt time.Time) (time.Time, bool, error) {
+// firstInstant asks a schedule for its first instant, on the caller's goroutine.
+func (m *TaskManager) firstInstant(s *seat) (time.Time, bool, error) {
 	if s.manual {
 		return time.Time{}, false, nil
 	}
 	wall, _ := m.engine.source.Now()
-	after := wall.Round(0)
-	if startAt.After(wall) {
-		after = startAt.Round(0).Add(-1) // an instant equal to it may fire
-	}
-	return s.ask(after)
+	return s.ask(s.notBeforeStart(wall).Round(0))
 }
 
 // takeSeat gives a task with a schedule its first instant. Called with engine.mu
@@ -195,7 +192,8 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 	t.run.task, t.node.task = t, t
 	t.paused = s.Paused
 	if !s.StartAt.IsZero() {
-		t.startAt = s.StartAt.UnixNano()
+		at := s.StartAt.Round(0)
+		t.startAt = &at
 	}
 
 	m.mu.Lock()
@@ -229,14 +227,17 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 	}
 	e.refile(t, now)
 	over := t.over()
+	m.events.added(t) // with the locks held: nothing can be told of the task before
 	t.mu.Unlock()
 	e.mu.Unlock()
-	m.events.added(t)
 	if over {
 		m.end(t, complete, nil)
 	}
 	return t, nil
 }
+
+// endless is a duration whose end nobody sees, and which can be added to any instant.
+const endless = maxDuration / 2
 
 // confFor returns a conf with these options, one that another task has if it can.
 func (m *TaskManager) confFor(s *taskSettings) *conf {
@@ -248,7 +249,7 @@ func (m *TaskManager) confFor(s *taskSettings) *conf {
 	}
 	opts := s.RecurringOptions
 	opts.StartAt, opts.EndAt = time.Time{}, time.Time{} // these stand in the task
-	c := &conf{m: m, opts: opts, limit: int64(opts.ExecutionTimeout), exempt: s.exempt}
+	c := &conf{m: m, opts: opts, limit: int64(min(opts.ExecutionTimeout, endless)), exempt: s.exempt}
 	if g := m.tagGates[opts.Tag]; g != nil && !s.exempt {
 		c.gates = append(c.gates, g)
 	}

@@ -401,7 +401,10 @@ func (e *engine) endRun(r *run, end int64, res result) (left ending) {
 
 // next decides what a task does when a run of it ends.
 func (e *engine) next(t *task, now int64) *run {
-	if t.delayed() && t.life == live && !t.busy() && !t.paused {
+	if t.delayed() && t.life == live && !t.busy() && t.paused {
+		t.account(now)
+		t.forgetDue() // Resume sets the next
+	} else if t.delayed() && t.life == live && !t.busy() {
 		// A tick can have fallen due beside a run by RunNow.
 		t.account(now)
 		if n, last, _ := t.takeDue(now); n > 0 {

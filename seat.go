@@ -54,10 +54,12 @@ type seat struct {
 	delay    bool          // fixed delay; immutable
 	runs     uint64        // the schedule's own number of runs, 0 if it has none; immutable
 	manual   bool          // immutable
+	start    time.Time     // by WithStartAt; immutable
 
 	at     time.Time // the instant seated, without shift; zero if none
 	served time.Time // the last instant that fell due
 	asking bool
+	stale  bool   // the wall clock went back meanwhile: the answer is not what counts
 	until  int64  // when asking: the instant at which patience ends
 	ended  bool   // there is no next instant
 	turn   uint64 // counts the questions, so that a late answer is recognised
@@ -81,6 +83,18 @@ func (s *seat) ask(after time.Time) (next time.Time, ok bool, err error) {
 	return next, ok, nil
 }
 
+// notBeforeStart is the instant after which to ask, in place of after.
+func (s *seat) notBeforeStart(after time.Time) time.Time {
+	start := s.start
+	if !s.delay {
+		start = start.Add(-1) // an instant equal to it may fire
+	}
+	if start.After(after) {
+		return start
+	}
+	return after
+}
+
 // unseated tells whether a task with a schedule has to be given its next instant.
 // One with a fixed delay has to wait for the end of a run.
 func (t *task) unseated() bool {
@@ -91,6 +105,14 @@ func (t *task) unseated() bool {
 // delayed tells whether the next tick counts from the end of the run before.
 func (t *task) delayed() bool {
 	return t.single && (t.extra == nil || t.extra.seat == nil || t.extra.seat.delay)
+}
+
+// forgetDue leaves a delayed task without a next tick.
+func (t *task) forgetDue() {
+	t.origin = never
+	if s := t.seatOf(); s != nil {
+		s.at = time.Time{}
+	}
 }
 
 // dueAfter sets the next tick of a delayed task from the end of a run.
@@ -178,8 +200,8 @@ func (e *engine) askFrom(t *task, s *seat) (after, served time.Time) {
 	if s.delay {
 		return after, served
 	}
-	after = after.Add(-s.shift)
-	if served.After(after) && served.Sub(after) <= replayLimit {
+	after = s.notBeforeStart(after.Add(-s.shift)).Round(0)
+	if served.After(after) {
 		after = served
 	}
 	return after, served
@@ -202,7 +224,10 @@ func (e *engine) seat(t *task, s *seat, turn uint64, next time.Time, ok bool) {
 	e.mu.Lock()
 	t.mu.Lock()
 	if t.extra.seat == s && s.turn == turn && t.life == live {
-		e.seatLocked(t, s, next, ok)
+		if !s.stale {
+			e.seatLocked(t, s, next, ok)
+		}
+		s.stale = false
 		e.refile(t, e.source.Mono())
 	}
 	over := t.over()
@@ -227,10 +252,20 @@ func (e *engine) seatLocked(t *task, s *seat, next time.Time, ok bool) {
 func (e *engine) follow(t *task) {
 	s := t.extra.seat
 	wall, mono := e.source.Now()
+	if !s.delay {
+		t.followEnd(wall, mono)
+	}
 	away := s.at.Add(s.shift).Sub(wall.Round(0))
 	t.origin = mono + int64(away)
 	if away > 0 && t.origin < mono { // further than nanoseconds can count
 		t.origin = never - 1
+	}
+}
+
+// followEnd sets the end of the grid on the monotonic hand, likewise.
+func (t *task) followEnd(wall time.Time, mono int64) {
+	if x := t.extra; !x.endGiven.IsZero() {
+		x.endAt = later(mono, x.endGiven.Sub(wall.Round(0)))
 	}
 }
 

@@ -32,8 +32,8 @@ type shutdown struct {
 // abandoned. The *ShutdownError says which runs were cancelled and which
 // abandoned, and where those stand; nil means that all ended by themselves.
 //
-// Only the first call acts, and its ctx counts; later ones, and Close, wait for the
-// same verdict. Called from inside a run, which is recognised by the context passed
+// Only the first call acts, and its ctx counts: give it one that ends. Later ones, and
+// Close, wait for the same verdict. Called from inside a run, which is recognised by the context passed
 // or by the goroutine, it does not wait for that run (and if it is not the first,
 // for nothing). It does not wait for goroutines that functions have started. Called
 // from a log handler, or an observer of other than runs, it takes the whole grace,
@@ -220,6 +220,7 @@ func (m *TaskManager) cancelLeft(s *shutdown) {
 		t.mu.Lock()
 		t.cancelRuns(m.closed)
 		t.mu.Unlock()
+		(*taskContext)(t).end(m.closed) // without locks: behind RunOnce's is its caller's
 	}
 }
 

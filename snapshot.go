@@ -1,6 +1,7 @@
 package taskmanager
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,12 @@ const (
 
 var stateNames = [...]string{"scheduled", "running", "paused", "backing off", "stopped", "complete"}
 
-func (s State) String() string { return stateNames[s] }
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state %d", s)
+}
 
 // MarshalText implements encoding.TextMarshaler.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -74,6 +80,13 @@ type Snapshot struct {
 
 // Snapshot returns the task as it stands.
 func (t *Handle) Snapshot() Snapshot {
+	s, sched, interval := t.look()
+	s.Schedule = scheduleText(sched, interval) // user code
+	return s
+}
+
+// look is a Snapshot but for the text of its schedule.
+func (t *task) look() (s Snapshot, sched *seat, interval int64) {
 	wall, now := t.conf.m.engine.source.Now()
 	at := func(mono int64) time.Time {
 		if mono == 0 || mono == never {
@@ -82,11 +95,13 @@ func (t *Handle) Snapshot() Snapshot {
 		return wall.Add(time.Duration(mono - now)).Round(0)
 	}
 	t.mu.Lock()
-	s := t.snapshotLocked(now, at)
-	sched := t.seatOf()
-	interval := t.interval
-	t.mu.Unlock()
-	s.Schedule = scheduleText(sched, interval) // user code
+	defer t.mu.Unlock()
+	return t.snapshotLocked(now, at), t.seatOf(), t.interval
+}
+
+// glance is look for those who want one field.
+func (t *task) glance() Snapshot {
+	s, _, _ := t.look()
 	return s
 }
 
@@ -159,7 +174,7 @@ func (t *task) overdue(now int64) (is bool) {
 // nextStart is the instant of the next start, as far as it is known; never if none
 // is.
 func (t *task) nextStart() int64 {
-	if t.life != live || t.paused {
+	if t.life != live || t.paused || t.spentRuns() {
 		return never
 	}
 	due := t.nextDue()
@@ -203,7 +218,7 @@ func (e *stopError) Error() string   { return ErrStopped.Error() + ": " + guarde
 func (e *stopError) Unwrap() []error { return []error{ErrStopped, e.reason} }
 
 // State is where the task stands.
-func (t *Handle) State() State { return t.Snapshot().State }
+func (t *Handle) State() State { return t.glance().State }
 
 // IsRunning tells whether a run is in flight.
 func (t *Handle) IsRunning() bool {
@@ -214,40 +229,40 @@ func (t *Handle) IsRunning() bool {
 
 // NextRun is the instant of the next start, backoff included; the zero Time if
 // none is known.
-func (t *Handle) NextRun() time.Time { return t.Snapshot().NextRun }
+func (t *Handle) NextRun() time.Time { return t.glance().NextRun }
 
 // LastRun is the start of the last run, the zero Time before the first.
-func (t *Handle) LastRun() time.Time { return t.Snapshot().LastRun }
+func (t *Handle) LastRun() time.Time { return t.glance().LastRun }
 
 // LastDuration is how long the last run took that has ended.
-func (t *Handle) LastDuration() time.Duration { return t.Snapshot().LastDuration }
+func (t *Handle) LastDuration() time.Duration { return t.glance().LastDuration }
 
 // LastError is the error of the last run that failed, nil if none has.
-func (t *Handle) LastError() error { return t.Snapshot().LastError }
+func (t *Handle) LastError() error { return t.glance().LastError }
 
 // TotalRuns is the number of runs that have started.
-func (t *Handle) TotalRuns() uint64 { return t.Snapshot().Runs }
+func (t *Handle) TotalRuns() uint64 { return t.glance().Runs }
 
 // Successes is the number of runs that returned nil in time.
-func (t *Handle) Successes() uint64 { return t.Snapshot().Successes }
+func (t *Handle) Successes() uint64 { return t.glance().Successes }
 
 // Failures is the number of runs that failed; time-outs and panics are among them.
-func (t *Handle) Failures() uint64 { return t.Snapshot().Failures }
+func (t *Handle) Failures() uint64 { return t.glance().Failures }
 
 // Timeouts is the number of runs that outlived their ExecutionTimeout.
-func (t *Handle) Timeouts() uint64 { return t.Snapshot().Timeouts }
+func (t *Handle) Timeouts() uint64 { return t.glance().Timeouts }
 
 // Panics is the number of runs that panicked.
-func (t *Handle) Panics() uint64 { return t.Snapshot().Panics }
+func (t *Handle) Panics() uint64 { return t.glance().Panics }
 
 // ConsecutiveFailures is the number of failures since the last success.
-func (t *Handle) ConsecutiveFailures() int { return t.Snapshot().ConsecutiveFailures }
+func (t *Handle) ConsecutiveFailures() int { return t.glance().ConsecutiveFailures }
 
 // Ticks is what became of the task's ticks so far.
-func (t *Handle) Ticks() Ledger { return t.Snapshot().Ticks }
+func (t *Handle) Ticks() Ledger { return t.glance().Ticks }
 
 // Lateness is the distribution of how late runs started.
-func (t *Handle) Lateness() Distribution { return t.Snapshot().Lateness }
+func (t *Handle) Lateness() Distribution { return t.glance().Lateness }
 
 // Duration is the distribution of how long runs took.
-func (t *Handle) Duration() Distribution { return t.Snapshot().Duration }
+func (t *Handle) Duration() Distribution { return t.glance().Duration }

@@ -53,7 +53,7 @@ type Handle struct {
 
 	name       string        // immutable
 	lastLasted time.Duration // duration of the last run that ended
-	startAt    int64         // as the option said, in Unix nanoseconds, 0 if not given; immutable
+	startAt    *time.Time    // as the option said, nil if not given; immutable
 	profile    profile
 	id         uint32 // in order of scheduling; immutable
 	hash       uint32 // of name; guarded by TaskManager.mu
@@ -64,7 +64,10 @@ type Handle struct {
 // that is popped in one tight loop, so that these misses overlap, which the ticks
 // themselves, one after the other, cannot do.
 func (t *task) warm() int64 {
-	sum := int64(len(t.name)) + t.startAt + int64(t.id)
+	sum := int64(len(t.name)) + int64(t.id)
+	if t.startAt != nil {
+		sum++
+	}
 	if t.fn != nil {
 		sum++
 	}
@@ -92,7 +95,7 @@ type Tick struct {
 	Lateness time.Duration
 }
 
-// A life is where a task stands for good. Only close changes it.
+// A life is where a task stands for good. Only endLocked changes it.
 //
 //	live --Stop, StopTag, Shutdown, a bad schedule, backoff.Stop--> stopped
 //	live --last run ended, or no instant left-----------------> complete
@@ -107,7 +110,7 @@ const (
 // A stage is where one run stands.
 //
 //	free --a tick falls due, RunNow--> queued --start--> running --end--> free
-//	queued --Pause, Stop, limit with SkipOverLimit--> free
+//	queued --Stop, limit with SkipOverLimit, Pause if of a tick--> free
 type stage uint8
 
 const (

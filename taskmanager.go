@@ -208,7 +208,8 @@ func (s *Totals) add(t *task) {
 // RunOnce calls fn at once on the calling goroutine, with a run's panic rules and
 // diagnostics, and returns its error; that of a panic is a *PanicError. It takes
 // no place at a limit, and name need not be unique. fn's context is ctx, cancelled
-// also by Shutdown.
+// also by Shutdown. An *OptionError for a blank name or a nil fn; after Shutdown,
+// ErrClosed.
 func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
 	if err := checkTask(name, fn == nil); err != nil {
 		return err
@@ -233,7 +234,6 @@ func (m *TaskManager) end(t *task, how life, reason error) bool {
 	if !ok {
 		return false
 	}
-	m.events.ended(t, how, reason)
 	if !quiet {
 		t.closeDone() // in case that the last run has ended meanwhile
 	}
@@ -259,8 +259,10 @@ func (m *TaskManager) endNow(t *task, how life, reason error) (quiet, ok bool) {
 	}
 	if reason != ErrClosed {
 		t.cancelRuns(m.stopped)
+		(*taskContext)(t).end(m.stopped)
 	}
 	m.names.remove(t)
+	m.events.ended(t, how, reason) // with the locks held: before any task of that name is added
 	if t.busy() {
 		m.ending[t] = struct{}{}
 		return false, true
@@ -281,7 +283,7 @@ func (e *engine) endLocked(t *task, how life) {
 		t.skip(KindMissed, &t.x().counts.missed, left, last)
 	}
 	t.life = how
-	e.dequeue(t, KindMissed, func(c *counts) *uint64 { return &c.missed })
+	e.dequeue(t, true, KindMissed, func(c *counts) *uint64 { return &c.missed })
 	e.wheel.remove(&t.node)
 	e.armLimit(t)
 	if t.followsWall() {
@@ -332,15 +334,15 @@ func (e *engine) nextDeparture(done int) departure {
 	return e.departures[0]
 }
 
-// dequeue frees the queued runs, and counts their ticks. Called with engine.mu and
-// the task's mu held.
-func (e *engine) dequeue(t *task, kind Kind, counter func(*counts) *uint64) {
+// dequeue frees the queued runs, those of RunNow only if manual, and counts their ticks.
+// Called with engine.mu and the task's mu held.
+func (e *engine) dequeue(t *task, manual bool, kind Kind, counter func(*counts) *uint64) {
 	if !t.busy() {
 		return
 	}
 	var waiting []*run
 	t.eachRun(func(r *run) {
-		if r.stage == queued {
+		if r.stage == queued && (manual || r.index >= 0) {
 			waiting = append(waiting, r)
 		}
 	})
@@ -353,7 +355,7 @@ func (e *engine) dequeue(t *task, kind Kind, counter func(*counts) *uint64) {
 	}
 }
 
-// cancelRuns ends the contexts of the runs going on.
+// cancelRuns ends the contexts of the runs going on, but for the one that they share.
 func (t *task) cancelRuns(ended *cancelContext) {
 	t.eachRun(func(r *run) {
 		r.stopped = true
@@ -361,7 +363,6 @@ func (t *task) cancelRuns(ended *cancelContext) {
 			r.ctx.cancel(ended)
 		}
 	})
-	(*taskContext)(t).end(ended)
 }
 
 // endShared ends the context that the runs of a task share when Shutdown has ended

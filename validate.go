@@ -59,8 +59,9 @@ func newTaskSettings(defaults, own []TaskOption) (*taskSettings, error) {
 	s := settingsPool.Get().(*taskSettings)
 	*s = taskSettings{RecurringOptions: DefaultRecurringOptions()}
 	errs := s.apply(nil, defaults)
+	s.jitterGiven = false // a default of the manager's is for intervals
 	if s.Backoff == nil {
-		s.capGiven = false // a default of the manager's gives way to a task's own policy
+		s.capGiven = false // so too, and gives way to a task's own policy
 	}
 	errs = s.apply(errs, own)
 	errs = s.check(errs)

@@ -26,13 +26,14 @@ type claimer struct {
 	waits   atomic.Bool // for gather to be over
 	gathers atomic.Uint64
 
-	mu      sync.Mutex // a leaf lock; guards the fields below
-	skipped []string   // IDs of triggers that this node cannot read
-	added   int        // how many of them the round under way has found
-	begun   int        // claims sent
-	over    int        // claims whose runs, if there was an answer, have begun
-	holder  int        // the turn whose claim is under way, 0 for none
-	slots   int        // that it has reserved
+	mu       sync.Mutex // a leaf lock; guards the fields below
+	skipped  []string   // IDs of triggers that this node cannot read
+	forgiven int64      // monotonic: when they were last forgiven because of a note
+	added    int        // how many of them the round under way has found
+	begun    int        // claims sent
+	over     int        // claims whose runs, if there was an answer, have begun
+	holder   int        // the turn whose claim is under way, 0 for none
+	slots    int        // that it has reserved
 }
 
 const (
@@ -62,6 +63,17 @@ func (c *claimer) forgive() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.skipped = nil
+}
+
+// forgiveSeldom is forgive for what may come a hundred times a second: calls by hand, or
+// an edit on another node that has mended a trigger.
+func (c *claimer) forgiveSeldom() {
+	_, now := c.s.host.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Duration(now-c.forgiven) >= c.s.config.PollInterval {
+		c.skipped, c.forgiven = nil, now
+	}
 }
 
 // found tells how many exceptions there are since the last call.

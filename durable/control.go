@@ -51,8 +51,8 @@ func (c control) edit(ctx context.Context, job, how string, scope Scope, change 
 		}
 		return fmt.Errorf("durable: %s %q: %w", how, job, err)
 	}
-	c.s.emit(Event{Kind: EventChanged, Job: job, Detail: how})
 	if c.commits {
+		c.s.emit(Event{Kind: EventChanged, Job: job, Detail: how})
 		if scope == EditJob { // perhaps it was mended
 			c.s.claimer.forgive()
 		}
@@ -153,7 +153,9 @@ func (c control) ResumeTrigger(ctx context.Context, job, trigger string) error {
 //
 // It returns the ID that the run will have. If the job is running and does not allow
 // concurrency, that is ErrConflict, and recorded as skipped; if it starts running
-// before the run is claimed, the claim records the same. A job that runs on every
+// before the run is claimed, by an earlier call say, the claim records the same, and only
+// the run's row and Wait tell. What must not be left out is for a job that allows
+// concurrency, or for AddTrigger with a once schedule, which has its turn. A job that runs on every
 // node runs on all that are alive, within about a poll interval.
 func (c control) Trigger(ctx context.Context, job string, data any) (id string, err error) {
 	object, err := c.object(data)

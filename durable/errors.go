@@ -34,7 +34,8 @@ var (
 	ErrConflict = errors.New("durable: the job is running")
 	// ErrStarted: too late for what is done before Start.
 	ErrStarted = errors.New("durable: the scheduler has started")
-	// ErrStopped: the scheduler has stopped, or has not started.
+	// ErrStopped: the scheduler has stopped, or has not started. Of Wait, TriggerAndWait,
+	// Start and Run.
 	ErrStopped = errors.New("durable: the scheduler is not running")
 	// ErrNodeDead: the store holds the node for dead. Stores return it from Claim.
 	ErrNodeDead = errors.New("durable: node is dead or unknown to the store")
@@ -119,8 +120,7 @@ func panicked(err error) bool {
 	return is
 }
 
-// isPanic tells whether err is that of a handler that panicked, or left by
-// runtime.Goexit.
+// isPanic is panicked, with the panic.
 func isPanic(err error) (*taskmanager.PanicError, bool) {
 	var p *taskmanager.PanicError
 	return p, errors.As(err, &p)

@@ -95,6 +95,7 @@ func (l *nodeLease) steadyFor() time.Duration {
 func (l *nodeLease) register(ctx context.Context) error {
 	l.mu.Lock()
 	l.node.StartedAt, _ = l.s.host.Now()
+	l.gone = false // by a Start that failed
 	l.mu.Unlock()
 	return l.beat(ctx)
 }

@@ -259,10 +259,10 @@ func (l *locals) passOver(t *localTrigger, at, now time.Time) {
 // startLocked starts a run on this node, unless the job must not overlap itself here.
 func (l *locals) startLocked(job JobRow, row RunRow) bool {
 	s := l.s
+	now, _ := s.host.Now()
+	row.Node, row.StartedAt = s.nodeID(), micros(now)
 	if !job.AllowConcurrent && l.busy[job.Name] > 0 {
 		row.State, row.Code, row.Message = RunSkipped, CodeConflict, "another run of the job is active on this node"
-		row.Node = s.nodeID()
-		row.StartedAt, _ = s.host.Now()
 		s.skippedRun(row)
 		if row.Kind == KindBroadcast { // somebody asked for it
 			s.finisher.add(End{Run: row, Local: true})
@@ -273,9 +273,6 @@ func (l *locals) startLocked(job JobRow, row RunRow) bool {
 		l.busy = map[string]int{}
 	}
 	l.busy[job.Name]++
-	row.Node = s.nodeID()
-	row.StartedAt, _ = s.host.Now()
-	row.StartedAt = micros(row.StartedAt)
 	s.emit(runEvent(EventStarted, row))
 	s.flights.start(&row, &job, true)
 	return true

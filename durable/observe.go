@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,7 @@ const (
 	EventOutage                          // the store does not answer; Err
 	EventRestored                        // it does again; Duration
 	EventSkew                            // this node's clock differs from the store's; Duration
-	EventChanged                         // a job was added, changed or removed here; Detail says how
+	EventChanged                         // a job was added, changed or removed here, but not by Within; Detail says how
 	EventUnreadable                      // a row that this node can make nothing of; Err
 )
 
@@ -178,6 +179,13 @@ func (s *Scheduler) log(level slog.Level, msg string, attrs ...slog.Attr) {
 	})
 }
 
+// userPanicked tells of the first panic of the observer or the log handler. (If it is
+// the handler's, of this line too, that is all.)
+func (s *Scheduler) userPanicked(p any) {
+	s.log(slog.LevelError, "observer or log handler panicked, further panics are not logged",
+		errAttr(fmt.Errorf("%w: %v", errPanicked, p)), slog.String("stack", string(debug.Stack())))
+}
+
 func errAttr(err error) slog.Attr { return slog.String("error", errText(err)) }
 
 // quiet is how long a line that repeats itself is held back.
@@ -210,35 +218,51 @@ func (s *Scheduler) logSeldom(key string, level slog.Level, msg string, attrs ..
 	}
 }
 
-// An outage is what a loop knows about a store that does not answer.
+// An outage is what is known of a store that does not answer. It ends when a call
+// succeeds like the one that failed first, or any, if that one has not failed for long: a
+// kind of call that always fails, for want of a permission say, must not have others
+// report an end again and again.
 type outage struct {
 	mu    sync.Mutex
-	since int64 // monotonic; 0 if the store answers
+	what  string // the call that failed first
+	since int64  // monotonic: when; 0 if the store answers
+	last  int64  // monotonic: when such a call failed last
 }
 
-// noteStore takes note of how a call of the store went, and returns its error.
+// note notes how a call went, and tells since when the store had not answered, 0 if it
+// had, and whether that has changed.
+func (o *outage) note(what string, err error, now int64) (since int64, changed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	since = o.since
+	switch {
+	case err != nil && since == 0:
+		o.what, o.since, o.last = what, now, now
+		return since, true
+	case err != nil && what == o.what:
+		o.last = now
+	case err == nil && since != 0 && (what == o.what || now-o.last > int64(quiet)):
+		o.since = 0
+		return since, true
+	}
+	return since, false
+}
+
+// noteStore takes note of how a call of the store went, and wraps its error.
 func (s *Scheduler) noteStore(what string, err error) error {
 	if errors.Is(err, context.Canceled) && !s.running() { // a stop ended the loop in the midst of the call
 		return fmt.Errorf("durable: %s: %w", what, err)
 	}
 	_, now := s.host.Now()
-	s.outage.mu.Lock()
-	since := s.outage.since
-	switch {
-	case err != nil && since == 0:
-		s.outage.since = now
-	case err == nil:
-		s.outage.since = 0
-	}
-	s.outage.mu.Unlock()
+	since, changed := s.outage.note(what, err, now)
 	switch {
 	case err != nil:
-		if since == 0 {
+		if changed {
 			s.emit(Event{Kind: EventOutage, Detail: what, Err: err})
 		}
 		s.logSeldom("store/"+what, slog.LevelError, "store does not answer", slog.String("call", what), errAttr(err))
 		return fmt.Errorf("durable: %s: %w", what, err)
-	case since != 0:
+	case changed:
 		lasted := time.Duration(now - since)
 		s.emit(Event{Kind: EventRestored, Duration: lasted})
 		s.log(slog.LevelInfo, "store answers again", slog.Duration("after", lasted))

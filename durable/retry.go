@@ -8,7 +8,8 @@ import (
 // A Retry says how often and when a failed run is tried again. The zero value is
 // never.
 type Retry struct {
-	// MaxRetries is how many runs may follow the first, 1 to 100; 0 for none.
+	// MaxRetries is how many runs may follow the first, 1 to 100. It may be 0 only if
+	// all of the Retry is.
 	MaxRetries int `json:"maxRetries,omitempty"`
 	// Delay is from the end of a failed run to its retry, in (0, 30 days].
 	Delay time.Duration `json:"delay,omitempty"`
@@ -36,7 +37,7 @@ func (r Retry) validate(c *check) {
 		return
 	}
 	if r.MaxRetries < 1 || r.MaxRetries > maxRetries {
-		c.fail("Retry.MaxRetries", r.MaxRetries, "must be in [1, 100]")
+		c.fail("Retry.MaxRetries", r.MaxRetries, "must be in [1, 100]; for no retries, leave all of Retry zero")
 	}
 	if r.Delay < minDelay || r.Delay > maxDelay {
 		c.fail("Retry.Delay", r.Delay, "must be "+delayBounds)

@@ -180,6 +180,10 @@ const (
 // A Scheduler is a node: it runs jobs kept in a store. Make it with New, register
 // handlers, add jobs, Start it, and Shutdown at the end. All methods are safe for
 // concurrent use.
+//
+// What reads jobs and runs, or changes them, needs the store only. Before Start it finds
+// the jobs that are in the store, those in code only once a Start has written them there;
+// after Shutdown, what it asks for is done by other nodes, or the next life of this one.
 type Scheduler struct {
 	control // changes of jobs, made at once
 
@@ -202,7 +206,9 @@ type Scheduler struct {
 	outage   outage
 	skew     atomic.Int64
 	phase    atomic.Int32
-	awaits   atomic.Uint64 // waits of a stop, for their names
+	ends     atomic.Bool                             // Shutdown was called
+	abort    atomic.Pointer[context.CancelCauseFunc] // ends the context of a Start
+	awaits   atomic.Uint64                           // waits of a stop, for their names
 
 	flights  flights
 	finisher finisher
@@ -249,7 +255,7 @@ func New(store Store, config Config) (*Scheduler, error) {
 	if s.store == nil {
 		s.store = NewMemory(MemoryNow(func() time.Time { now, _ := s.host.Now(); return now }))
 	}
-	s.queue = queue.New(s.host.Go)
+	s.queue = queue.New(s.host.Go, s.userPanicked)
 	s.control = control{s, s.store, true}
 	s.planner = &planner{
 		registry: s.registry, misfire: config.Misfire, threshold: config.MisfireThreshold,
@@ -289,7 +295,8 @@ func (s *Scheduler) all() []*loop {
 }
 
 // AddCalendar registers a calendar, which schedules refer to by name (calendar=NAME).
-// Before Start only.
+// Before Start only. It is asked in the midst of the store's transactions, with rows
+// locked: it must be quick, and call neither the Scheduler nor the Store.
 func (s *Scheduler) AddCalendar(name string, cal cronsched.Calendar) error {
 	return s.registry.addCalendar(name, cal)
 }
@@ -332,8 +339,9 @@ func (s *Scheduler) AddJob(ctx context.Context, j Job) error {
 }
 
 // Start begins: the node is registered, jobs in code are written to the store, and
-// loops run until Shutdown. It fails if the store cannot be reached; ErrStarted the
-// second time.
+// loops run until Shutdown. It fails if the store cannot be reached, and may be tried
+// again then; nothing is left behind but the jobs. ErrStarted the second time,
+// ErrStopped after a Shutdown, or if one comes meanwhile.
 func (s *Scheduler) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,29 +350,67 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	case phaseRunning:
 		return ErrStarted
 	default:
-		return ErrStopped
+		return errOver
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.abort.Store(&cancel)
+	if s.ends.Load() {
+		return errOver
 	}
 	if err := s.registry.seal(); err != nil {
 		return err
 	}
 	if err := s.syncCode(ctx); err != nil {
-		return err
+		return s.notStarted(ctx, err)
 	}
+	err := s.join(ctx)
+	if err == nil {
+		err = s.startLoops()
+	}
+	if err != nil {
+		if s.stopFn != nil {
+			s.stopListening()
+		}
+		if s.lease.holds() {
+			s.lease.leave(context.WithoutCancel(ctx))
+		}
+		return s.notStarted(ctx, err)
+	}
+	s.log(slog.LevelInfo, "started", slog.Int("jobs", len(s.code)), slog.Int("handlers", len(s.registry.list())))
+	for _, l := range []*loop{s.loops.elect, s.loops.local, s.loops.claim} {
+		l.wake()
+	}
+	return nil
+}
+
+// errOver is of a scheduler that cannot be started any more.
+var errOver = fmt.Errorf("%w: after Shutdown it does not start again, make another", ErrStopped)
+
+// notStarted is the error of a Start that failed with err.
+func (s *Scheduler) notStarted(ctx context.Context, err error) error {
+	if context.Cause(ctx) == errOver {
+		return fmt.Errorf("%w: %w", errOver, err)
+	}
+	return err
+}
+
+// join makes the node one of the store's.
+func (s *Scheduler) join(ctx context.Context) error {
 	if err := s.lease.register(ctx); err != nil {
 		return fmt.Errorf("durable: register node: %w", err)
 	}
 	if w := s.waker(); w != nil {
-		if s.stopFn != nil { // of a Start that failed later on
-			s.stopListening()
-		}
 		err := guarded(func() (err error) { s.stopFn, err = w.Listen(s.hear); return err })
 		if err != nil {
 			return fmt.Errorf("durable: listen: %w", err)
 		}
 	}
-	if err := s.locals.prime(ctx); err != nil {
-		return err
-	}
+	return s.locals.prime(ctx)
+}
+
+// startLoops starts all or none.
+func (s *Scheduler) startLoops() error {
 	s.phase.Store(int32(phaseRunning))
 	for _, l := range s.all() {
 		if err := l.start(); err != nil {
@@ -374,10 +420,6 @@ func (s *Scheduler) Start(ctx context.Context) error {
 			s.phase.Store(int32(phaseNew))
 			return err
 		}
-	}
-	s.log(slog.LevelInfo, "started", slog.Int("jobs", len(s.code)), slog.Int("handlers", len(s.registry.list())))
-	for _, l := range []*loop{s.loops.elect, s.loops.local, s.loops.claim} {
-		l.wake()
 	}
 	return nil
 }

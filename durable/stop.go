@@ -34,10 +34,14 @@ const (
 // error says what could not be recorded, and which runs were interrupted; nil means
 // that all came to their end. Attempts of jobs that run on every node are dropped.
 //
-// Only the first call acts; later ones wait for the same verdict, or for their ctx.
+// A Start under way fails. Only the first call acts; later ones wait for the same verdict, or for their ctx.
 // Called by a handler with its own context it does not wait for the run that calls
 // it: it goes on behind it, and taskmanager.ErrOwnRun is returned at once.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
+	s.ends.Store(true)
+	if abort := s.abort.Load(); abort != nil { // a Start under way holds the lock
+		(*abort)(errOver)
+	}
 	s.mu.Lock()
 	was := phase(s.phase.Load())
 	if was < phaseStopping {

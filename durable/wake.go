@@ -59,7 +59,7 @@ func (s *Scheduler) hear(n Note) {
 	}
 	switch n {
 	case NoteDue:
-		s.claimer.forgive()
+		s.claimer.forgiveSeldom()
 		s.loops.claim.wake()
 	case NoteCancel:
 		s.loops.beat.wake()

@@ -48,6 +48,7 @@ type Clock struct {
 	seq      uint64
 	busy     int              // pieces of the engine's work not parked
 	waiters  map[*waiter]bool // parked
+	told     []func()         // what to call when the wall clock is set; only grows
 	progress uint64           // counts all that happens, for the watchdog
 	moving   bool
 	closed   bool
@@ -124,8 +125,12 @@ func (c *Clock) Stall(d time.Duration) {
 // whose monotonic clock stands still.
 func (c *Clock) StepWall(d time.Duration) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.wall = c.wall.Add(d)
+	told := c.told
+	c.mu.Unlock()
+	for _, f := range told {
+		f()
+	}
 }
 
 // begin starts a move.

@@ -128,7 +128,17 @@ func (c *Clock) wait(w *waiter) error {
 // source is the clock as the engine sees it.
 type source Clock
 
-var _ seam.Settler = (*source)(nil)
+var (
+	_ seam.Settler = (*source)(nil)
+	_ seam.Stepper = (*source)(nil)
+)
+
+func (s *source) OnStep(f func()) {
+	c := (*Clock)(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, f)
+}
 
 func (s *source) Now() (time.Time, int64) {
 	c := (*Clock)(s)

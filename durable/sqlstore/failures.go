@@ -7,7 +7,8 @@ import (
 )
 
 // Drivers are not imported, so their errors are known by what they have: an SQLSTATE
-// (PostgreSQL), a field Number (MySQL), a method Code (SQLite).
+// (PostgreSQL), a field Number (MySQL), a method Code (SQLite: modernc.org/sqlite) or a
+// field ExtendedCode (mattn/go-sqlite3).
 
 // stateOf is the SQLSTATE of a PostgreSQL driver's error, "" without one.
 func stateOf(err error) string {
@@ -19,11 +20,25 @@ func stateOf(err error) string {
 }
 
 // numberOf is the number of a MySQL driver's error, 0 without one.
-func numberOf(err error) uint64 {
+func numberOf(err error) int64 { return fieldOf(err, "Number") }
+
+// codeOf is the code of an SQLite driver's error, 0 without one. Its low byte is
+// the kind of failure.
+func codeOf(err error) int64 {
+	var e interface{ Code() int }
+	if errors.As(err, &e) {
+		return int64(e.Code())
+	}
+	return fieldOf(err, "ExtendedCode")
+}
+
+// fieldOf is the integer in a field of that name in err, or in one that it wraps; 0
+// without one.
+func fieldOf(err error, name string) int64 {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if several, ok := err.(interface{ Unwrap() []error }); ok {
 			for _, err := range several.Unwrap() {
-				if n := numberOf(err); n != 0 {
+				if n := fieldOf(err, name); n != 0 {
 					return n
 				}
 			}
@@ -35,19 +50,13 @@ func numberOf(err error) uint64 {
 		if v.Kind() != reflect.Struct {
 			continue
 		}
-		if n := v.FieldByName("Number"); n.IsValid() && n.CanUint() {
-			return n.Uint()
+		switch f := v.FieldByName(name); {
+		case !f.IsValid():
+		case f.CanInt():
+			return f.Int()
+		case f.CanUint():
+			return int64(f.Uint())
 		}
-	}
-	return 0
-}
-
-// codeOf is the code of an SQLite driver's error, 0 without one. Its low byte is
-// the kind of failure.
-func codeOf(err error) int {
-	var e interface{ Code() int }
-	if errors.As(err, &e) {
-		return e.Code()
 	}
 	return 0
 }

@@ -82,12 +82,12 @@ type option func(*config)
 
 func (o option) apply(c *config) { o(c) }
 
-// WithPrefix has the tables' names begin with prefix: small letters, digits and "_".
-// The default is "taskmanager_".
+// WithPrefix has the tables' names begin with prefix: small letters, digits and "_", at
+// most 31, and no digit first. The default is "taskmanager_".
 func WithPrefix(prefix string) Option { return option(func(c *config) { c.prefix = prefix }) }
 
 // WithSchema has the tables in that schema of PostgreSQL, or that database of MySQL,
-// which must exist. The default is the connection's.
+// which must exist, and whose name is like a prefix. The default is the connection's.
 func WithSchema(schema string) Option { return option(func(c *config) { c.schema = schema }) }
 
 // WithNow makes now the store's clock, for tests. The default is the clock of the

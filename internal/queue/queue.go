@@ -10,7 +10,9 @@ const length = 1024
 
 // A Queue is a bounded queue of calls. While it is empty it has no goroutine.
 type Queue struct {
-	spawn func(f func()) // calls f on another goroutine; immutable
+	spawn    func(f func()) // calls f on another goroutine; immutable
+	panicked func(v any)    // is told of the first panic; immutable
+	first    sync.Once
 
 	mu       sync.Mutex // a leaf lock; guards the fields below
 	waiting  []func()
@@ -20,7 +22,13 @@ type Queue struct {
 }
 
 // New returns an empty queue, whose goroutine spawn starts when there is need of one.
-func New(spawn func(f func())) *Queue { return &Queue{spawn: spawn} }
+// The first time that user code panics, panicked is told, which may post.
+func New(spawn func(f func()), panicked func(v any)) *Queue {
+	return &Queue{spawn: spawn, panicked: panicked}
+}
+
+// Panicked notes a panic of user code that was not called by the queue.
+func (q *Queue) Panicked(v any) { q.first.Do(func() { q.panicked(v) }) }
 
 // Post queues f. If the queue is full, f is dropped and counted. The caller may hold
 // locks.
@@ -70,7 +78,9 @@ func (q *Queue) guard(f func()) {
 		if returned {
 			return
 		}
-		if recover() == nil { // Goexit: this goroutine ends, so another goes on
+		if v := recover(); v != nil {
+			q.Panicked(v)
+		} else { // Goexit: this goroutine ends, so another goes on
 			q.spawn(q.drain)
 		}
 	}()

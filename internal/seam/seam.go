@@ -40,6 +40,14 @@ type Settler interface {
 	Settle()
 }
 
+// A Stepper is a Source that tells when its wall clock is set, so that nobody needs to
+// look for that each second.
+type Stepper interface {
+	Source
+	// OnStep has f called after each time.
+	OnStep(f func())
+}
+
 // An Inspector lets the tasktest package drive a manager that runs on a
 // benbjohnson Mock, whose own moves are neither exact nor ordered.
 type Inspector interface {
