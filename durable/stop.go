@@ -50,7 +50,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	switch was {
 	case phaseNew:
-		s.finish(nil)
+		s.end(nil)
 		return nil
 	}
 	r, inside := RunFrom(ctx)
@@ -100,7 +100,7 @@ func (s *Scheduler) stop(ctx context.Context, hurry <-chan struct{}) {
 		s.log(slog.LevelWarn, "shutdown cancels runs", slog.Int("runs", n))
 		s.await(s.flights.quiet(), cancelPatience, nil)
 	}
-	interrupted := s.giveUp()
+	interrupted := s.recordInterrupted()
 	err := s.lastFlush(ctx)
 	for _, l := range []*loop{l.watch, l.finish, l.elect, l.beat} {
 		l.stop()
@@ -115,11 +115,11 @@ func (s *Scheduler) stop(ctx context.Context, hurry <-chan struct{}) {
 	if len(interrupted) > 0 {
 		err = errors.Join(err, fmt.Errorf("durable: interrupted, and still running: %v", interrupted))
 	}
-	s.finish(err)
+	s.end(err)
 }
 
-// finish is the end: what is left are things that end by themselves.
-func (s *Scheduler) finish(err error) {
+// end is the end: what is left are things that end by themselves.
+func (s *Scheduler) end(err error) {
 	s.flights.workers.close()
 	if s.stopFn != nil {
 		listening := make(chan struct{})
@@ -185,8 +185,8 @@ func (s *Scheduler) await(done <-chan struct{}, d time.Duration, hurry <-chan st
 	return false
 }
 
-// giveUp records the runs that nothing could end, and returns their jobs.
-func (s *Scheduler) giveUp() (names []string) {
+// recordInterrupted records the runs that nothing could end, and returns their jobs.
+func (s *Scheduler) recordInterrupted() (names []string) {
 	now, mono := s.host.Now()
 	for _, fl := range s.flights.all() {
 		s.flights.mu.Lock()

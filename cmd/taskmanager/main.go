@@ -221,7 +221,7 @@ func (q *question) read(c *call, words []string) (s cronsched.Schedule, from tim
 	from = c.now()
 	if q.from != "" {
 		if err := from.UnmarshalText([]byte(q.from)); err != nil {
-			return s, from, fmt.Errorf("-from: %w", err)
+			return s, from, fmt.Errorf("-from is %q, want an RFC 3339 time like 2026-03-28T00:00:00+01:00", q.from)
 		}
 	}
 	return s, from, nil

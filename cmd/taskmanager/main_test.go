@@ -54,7 +54,7 @@ func TestAnswers(t *testing.T) {
 		{name: "next of garbage", args: []string{"next", "0 25 * * *"}, code: exitUsage, stderr: `hour: "25" at offset 2`},
 		{name: "next without a schedule", args: []string{"next"}, code: exitUsage, stderr: "no schedule is given"},
 		{name: "next of none", args: []string{"next", "-n", "0", "@daily"}, code: exitUsage, stderr: "want 1 to 100000"},
-		{name: "bad instant", args: []string{"next", "-from", "now", "@daily"}, code: exitUsage, stderr: "-from: "},
+		{name: "bad instant", args: []string{"next", "-from", "now", "@daily"}, code: exitUsage, stderr: `-from is "now", want an RFC 3339 time like`},
 		{name: "two zones", args: []string{"next", "-tz", "UTC", "@daily tz=UTC"}, code: exitUsage, stderr: "given twice"},
 		{
 			name: "explain", args: []string{"explain", "-from", "2026-03-27T12:00:00Z", "cron 0 30 2 * * * tz=Europe/Berlin"},

@@ -164,20 +164,20 @@ func (t *txn) lockEnds(ends []durable.End) error {
 	return err
 }
 
-// A claim on an active row is its ID and its node's.
-type ownership struct{ id, node string }
+// An owner is what a node says that it has: a run, by its ID.
+type owner struct{ id, node string }
 
 // takeRuns moves the active rows of ends that are still their node's to the history,
 // or changes those that are to be kept, and tells which. Of several ends of one run the
 // first counts that does not keep it.
 func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 	own := make([]bool, len(ends))
-	place := make(map[ownership]int, len(ends)) // of the end that takes the row
+	place := make(map[owner]int, len(ends)) // of the end that takes the row
 	take := make([]*durable.RunRow, 0, len(ends))
 	for i := range ends {
 		e := &ends[i]
-		claim := ownership{e.Run.ID, e.Run.Node}
-		_, gone := place[claim]
+		key := owner{e.Run.ID, e.Run.Node}
+		_, gone := place[key]
 		switch {
 		case e.Local:
 			own[i] = true
@@ -189,7 +189,7 @@ func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 			}
 			own[i] = kept
 		default:
-			place[claim] = i
+			place[key] = i
 			take = append(take, &e.Run)
 		}
 	}
@@ -199,7 +199,7 @@ func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 		values[i] = append(values[i], r.ID, r.Node, int64(r.State), int64(r.Duration), string(r.Code), r.Message, r.Detail)
 	}
 	err := chunks(values, func(rows [][]any) error {
-		return t.moveRuns(rows, known, func(taken ownership) { own[place[taken]] = true })
+		return t.moveRuns(rows, known, func(taken owner) { own[place[taken]] = true })
 	})
 	return own, err
 }
@@ -228,11 +228,11 @@ func movedColumns() string {
 
 // moveRuns moves active rows to the history, and tells which were there. The rows are
 // an outcome each.
-func (t *txn) moveRuns(rows [][]any, known bool, taken func(ownership)) error {
+func (t *txn) moveRuns(rows [][]any, known bool, taken func(owner)) error {
 	const on = "t.id = v.id AND t.node = v.node"
 	var ids []string
 	note := func(rows *sql.Rows) error {
-		var o ownership
+		var o owner
 		err := rows.Scan(&o.id, &o.node)
 		ids = append(ids, o.id)
 		taken(o)

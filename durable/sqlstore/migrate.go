@@ -111,7 +111,7 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 		begin = "BEGIN IMMEDIATE"
 	}
 	if s.dialect.transactional {
-		if _, err := conn.ExecContext(ctx, begin); err != nil {
+		if err := beginOn(ctx, conn, begin); err != nil {
 			return err
 		}
 		defer func() {

@@ -114,10 +114,7 @@ func (s *Store) immediately(ctx context.Context, f func(*txn) error) (err error)
 		return err
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		if ctx.Err() != nil { // it may have begun all the same
-			abandon(ctx, conn)
-		}
+	if err := beginOn(ctx, conn, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	done := false
@@ -134,6 +131,14 @@ func (s *Store) immediately(ctx context.Context, f func(*txn) error) (err error)
 	}
 	done = true
 	return nil
+}
+
+func beginOn(ctx context.Context, conn *sql.Conn, statement string) error {
+	_, err := conn.ExecContext(ctx, statement)
+	if err != nil && ctx.Err() != nil { // it may have begun all the same
+		abandon(ctx, conn)
+	}
+	return err
 }
 
 // abandon rolls back, even if ctx has ended. A connection that cannot must not get
