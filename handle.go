@@ -256,11 +256,14 @@ func (t *Handle) Options() RecurringOptions {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	opts := t.conf.opts
-	if t.startAt != nil {
-		opts.StartAt = *t.startAt
+	if t.startAt != 0 {
+		opts.StartAt = time.Unix(0, t.startAt)
 	}
-	if t.extra != nil {
-		opts.EndAt = t.extra.endGiven
+	if x := t.extra; x != nil {
+		if !x.startGiven.IsZero() {
+			opts.StartAt = x.startGiven
+		}
+		opts.EndAt = x.endGiven
 	}
 	return opts
 }

@@ -191,10 +191,7 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 	e := m.engine
 	t.run.task, t.node.task = t, t
 	t.paused = s.Paused
-	if !s.StartAt.IsZero() {
-		at := s.StartAt.Round(0)
-		t.startAt = &at
-	}
+	t.keepStart(s.StartAt.Round(0))
 
 	m.mu.Lock()
 	if m.closing != nil {
@@ -238,6 +235,17 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 
 // endless is a duration whose end nobody sees, and which can be added to any instant.
 const endless = maxDuration / 2
+
+// keepStart keeps what WithStartAt said: in 8 bytes if that says it all.
+func (t *task) keepStart(at time.Time) {
+	switch ns := at.UnixNano(); {
+	case at.IsZero():
+	case ns != 0 && at.Location() == time.Local && time.Unix(0, ns).Equal(at):
+		t.startAt = ns
+	default:
+		t.x().startGiven = at
+	}
+}
 
 // confFor returns a conf with these options, one that another task has if it can.
 func (m *TaskManager) confFor(s *taskSettings) *conf {

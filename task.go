@@ -53,7 +53,7 @@ type Handle struct {
 
 	name       string        // immutable
 	lastLasted time.Duration // duration of the last run that ended
-	startAt    *time.Time    // as the option said, nil if not given; immutable
+	startAt    int64         // as the option said, in Unix nanoseconds, 0 if not given or in extra; immutable
 	profile    profile
 	id         uint32 // in order of scheduling; immutable
 	hash       uint32 // of name; guarded by TaskManager.mu
@@ -64,10 +64,7 @@ type Handle struct {
 // that is popped in one tight loop, so that these misses overlap, which the ticks
 // themselves, one after the other, cannot do.
 func (t *task) warm() int64 {
-	sum := int64(len(t.name)) + int64(t.id)
-	if t.startAt != nil {
-		sum++
-	}
+	sum := int64(len(t.name)) + t.startAt + int64(t.id)
 	if t.fn != nil {
 		sum++
 	}
@@ -144,7 +141,9 @@ type extra struct {
 	endAt    int64     // no tick after this instant; never by default
 	spentAt  int64     // nor after this: the start of the last of MaxRuns; never before
 	endGiven time.Time // as the option said
-	maxRuns  uint64    // the run after which a schedule's own number of runs is reached; 0 if it has none
+	// startGiven is so, too, if it does not fit in startAt.
+	startGiven time.Time
+	maxRuns    uint64 // the run after which a schedule's own number of runs is reached; 0 if it has none
 
 	counts   counts
 	held     backlog
