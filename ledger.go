@@ -374,5 +374,5 @@ func (t *task) over() bool {
 		s := t.extra.seat
 		return s != nil && s.ended && !t.paused
 	}
-	return t.nextDue() == never && !t.paused
+	return t.end() != never && t.nextDue() == never && !t.paused // else it is out of reach
 }

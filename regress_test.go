@@ -220,6 +220,8 @@ func TestInstantsFurtherThanNanosecondsCountAreFarAway(t *testing.T) {
 	m, clk := tasktest.New(t, taskmanager.WithLogger(silent))
 	for _, h := range []*taskmanager.Handle{
 		must(m.ScheduleRecurring("start", time.Second, nothing, taskmanager.WithStartAt(far))),
+		must(m.ScheduleRecurring("local start", time.Second, nothing, taskmanager.WithStartAt(far.Local()))),
+		must(m.ScheduleTicks("ticks", time.Second, func(context.Context, taskmanager.Tick) error { return nil }, taskmanager.WithStartAt(far.Local()))),
 		must(m.ScheduleRecurring("interval", math.MaxInt64, nothing)),
 		must(m.ScheduleRecurring("delay", math.MaxInt64, nothing, taskmanager.WithFixedDelay())),
 		must(m.Schedule("schedule", nextFunc(func(time.Time) (time.Time, bool) { return far, true }), nothing)),
