@@ -24,6 +24,7 @@ type claimer struct {
 
 	hungry  atomic.Bool // more was due than there were slots
 	waits   atomic.Bool // for gather to be over
+	lost    atomic.Bool // the answer of some claim: the store may have runs that are not here
 	gathers atomic.Uint64
 
 	mu       sync.Mutex // a leaf lock; guards the fields below
@@ -138,6 +139,7 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 		Node: node, Limit: ask, Handlers: s.registry.names(), Except: c.exceptions(), Plan: s.planner.plan,
 	})
 	if !c.unhold(turn) { // the watchdog gave up on it: what it may have claimed shows in a heartbeat
+		c.lost.Store(true)
 		s.loops.beat.wake()
 		return false, nil
 	}
@@ -150,6 +152,7 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 	}
 	if err := s.noteStore("claim", err); err != nil {
 		answered()
+		c.lost.Store(true)
 		s.loops.beat.wake() // what it may have claimed shows in a heartbeat
 		return false, err
 	}
@@ -314,11 +317,8 @@ func (s *Scheduler) begin(r *RunRow, job *JobRow) bool {
 		s.log(slog.LevelWarn, "claim came back after the lease had ended", slog.String("job", r.Job), slog.String("run", r.ID))
 		return false
 	}
-	if s.flights.isClosed() { // it came back too late for the stop: for another node
-		end := s.planner.conclude(*r, *job, ending{cause: ErrStopping}, r.StartedAt)
-		end.Run.Message = "claimed, but not started: the scheduler stopped"
-		end.Follow = s.planner.follow(*r, *job, KindRetry, r.Attempt, r.StartedAt)
-		s.finisher.add(end)
+	if s.flights.isClosed() { // it came back too late for the stop
+		s.handBack(r, job)
 		return false
 	}
 	s.stats.claimed.Add(1)
@@ -335,6 +335,14 @@ func (s *Scheduler) begin(r *RunRow, job *JobRow) bool {
 		s.emit(e)
 	}
 	return s.flights.start(r, job, false)
+}
+
+// handBack ends a run that was claimed and has not started: another node is to do it.
+func (s *Scheduler) handBack(r *RunRow, job *JobRow) {
+	end := s.planner.conclude(*r, *job, ending{cause: ErrStopping}, r.StartedAt)
+	end.Run.Message = "claimed, but not started: the scheduler stopped"
+	end.Follow = s.planner.follow(*r, *job, KindRetry, r.Attempt, r.StartedAt)
+	s.finisher.add(end)
 }
 
 func (s *Scheduler) skippedRun(r RunRow) {

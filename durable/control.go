@@ -188,7 +188,8 @@ func (c control) object(v any) ([]byte, error) {
 }
 
 // DropPending takes back what waits to be run once: calls by hand, retries, snoozed runs
-// and recoveries of the job that have not been claimed yet.
+// and recoveries of the job that have not been claimed yet. Of a job that runs on every
+// node, attempts that wait in a node's process are not among them.
 func (c control) DropPending(ctx context.Context, job string) error {
 	return c.edit(ctx, job, "drop pending of", EditJob, func(e *Edit) error {
 		if e.Job == nil {

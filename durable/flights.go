@@ -28,6 +28,8 @@ type flight struct {
 	since  int64 // monotonic: its start
 }
 
+const mostDoomed = 1000
+
 // flights are the runs on this node.
 type flights struct {
 	s       *Scheduler
@@ -39,7 +41,10 @@ type flights struct {
 	landed   int  // of these, those whose handler has returned
 	handlers int  // handlers that have not returned
 	closed   bool // by a stop: nothing begins any more
-	empty    chan struct{}
+	// doomed are runs that are to be cancelled and are not here, yet perhaps: a claim's
+	// answer may be on its way. Not more than mostDoomed.
+	doomed map[string]bool
+	empty  chan struct{}
 }
 
 func (f *flights) init(s *Scheduler) {
@@ -110,7 +115,12 @@ func (f *flights) start(row *RunRow, job *JobRow, local bool) bool {
 	_, fl.since = f.s.host.Now()
 	f.byID[row.ID] = fl
 	f.handlers++
+	doomed := row.Cancel || f.doomed[row.ID]
+	delete(f.doomed, row.ID)
 	f.mu.Unlock()
+	if doomed {
+		f.end(fl, ErrCancelled)
+	}
 	f.workers.do(fl)
 	return true
 }
@@ -185,10 +195,17 @@ func (f *flights) end(fl *flight, cause error) bool {
 	return true
 }
 
-// cancel ends the context of the run of that ID, if it is here.
+// cancel ends the context of the run of that ID, if it is here; as ErrCancelled, also as
+// soon as it is.
 func (f *flights) cancel(id string, cause error) bool {
 	f.mu.Lock()
 	fl := f.byID[id]
+	if fl == nil && cause == ErrCancelled {
+		if f.doomed == nil || len(f.doomed) >= mostDoomed {
+			f.doomed = map[string]bool{}
+		}
+		f.doomed[id] = true
+	}
 	f.mu.Unlock()
 	return fl != nil && f.end(fl, cause)
 }

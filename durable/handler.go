@@ -228,6 +228,13 @@ func (r *registry) seal() (err error) {
 	return nil
 }
 
+// unseal has registration go on.
+func (r *registry) unseal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrapped, r.sealed = nil, false
+}
+
 func (r *registry) knows(handler string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

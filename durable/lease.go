@@ -95,7 +95,7 @@ func (l *nodeLease) steadyFor() time.Duration {
 func (l *nodeLease) register(ctx context.Context) error {
 	l.mu.Lock()
 	l.node.StartedAt, _ = l.s.host.Now()
-	l.gone = false // by a Start that failed
+	l.gone = false // as after a Start that failed
 	l.mu.Unlock()
 	return l.beat(ctx)
 }
@@ -171,7 +171,7 @@ func (l *nodeLease) fenced(node string) {
 	_, now := s.host.Now()
 	stale := l.node.ID != node || now < l.until
 	l.mu.Unlock()
-	if ph := phase(s.phase.Load()); stale || ph == phaseNew || ph == phaseStopped { // new: by a Start that failed
+	if ph := phase(s.phase.Load()); stale || ph < phaseRunning || ph == phaseStopped { // by a Start that failed
 		return
 	}
 	n := s.flights.cancelAll(ErrLeaseLost, func(f *flight) bool { return f.row.Exclusive && !f.local })
@@ -230,14 +230,53 @@ func (l *nodeLease) reconcile(ctx context.Context, node NodeRow, known map[strin
 			s.flights.cancel(id, ErrLeaseLost)
 		}
 	}
-	if len(strange) == 0 {
-		return nil
-	}
 	return s.adopt(ctx, node, strange)
 }
 
 // adopt starts runs that were claimed for this node by a claim whose answer got lost.
 func (s *Scheduler) adopt(ctx context.Context, node NodeRow, ids []string) error {
+	return s.strangers(ctx, node, ids, func(r *RunRow, job *JobRow) {
+		if !s.running() {
+			return
+		}
+		s.log(slog.LevelWarn, "run adopted whose claim got lost on the way", slog.String("job", r.Job), slog.String("run", r.ID))
+		s.flights.release(-1)
+		if !s.begin(r, job) {
+			s.flights.release(1)
+		}
+	})
+}
+
+// handBackLost hands such runs back when the scheduler stops.
+func (l *nodeLease) handBackLost(ctx context.Context) error {
+	s := l.s
+	if !s.claimer.lost.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opTimeout)
+	defer cancel()
+	defer l.turn.end(l.turn.take())
+	l.mu.Lock()
+	node := l.node
+	l.mu.Unlock()
+	res, err := s.store.Beat(ctx, node, s.config.NodeTimeout)
+	if err := s.noteStore("heartbeat", err); err != nil {
+		return err
+	}
+	var ids []string
+	for _, r := range res.Runs {
+		if !s.flights.has(r.ID) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return s.strangers(ctx, node, ids, s.handBack)
+}
+
+// strangers has runs of this node taken that it does not know.
+func (s *Scheduler) strangers(ctx context.Context, node NodeRow, ids []string, take func(*RunRow, *JobRow)) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	rows, err := s.store.Runs(ctx, RunQuery{IDs: ids, States: []RunState{RunRunning}, Limit: len(ids)})
 	if err != nil {
 		return s.noteStore("read runs", err)
@@ -252,7 +291,7 @@ func (s *Scheduler) adopt(ctx context.Context, node NodeRow, ids []string) error
 	}
 	for _, r := range rows {
 		job, there := jobs[r.Job]
-		if r.Node != node.ID || s.flights.has(r.ID) || !s.running() {
+		if r.Node != node.ID || s.flights.has(r.ID) {
 			continue
 		}
 		if !there { // removed since: nothing says any more what to run
@@ -261,11 +300,7 @@ func (s *Scheduler) adopt(ctx context.Context, node NodeRow, ids []string) error
 			s.finisher.add(s.planner.conclude(r, JobRow{Name: r.Job}, ending{cause: ErrLeaseLost}, now))
 			continue
 		}
-		s.log(slog.LevelWarn, "run adopted whose claim got lost on the way", slog.String("job", r.Job), slog.String("run", r.ID))
-		s.flights.release(-1)
-		if !s.begin(&r, &job) {
-			s.flights.release(1)
-		}
+		take(&r, &job)
 	}
 	return nil
 }

@@ -224,9 +224,13 @@ func (l *locals) due(t *localTrigger) {
 					return
 				}
 				t.past.last = at
-			} else if perNode = true; s.planner.policy(t.row) == Skip {
-				l.passOver(t, prev, now)
-				return
+			} else {
+				perNode = true
+				policy := s.planner.policy(t.row)
+				if _, end := t.schedule.Window(); policy == Skip || policy != RunAll && !end.IsZero() && now.After(end) {
+					l.passOver(t, prev, now)
+					return
+				}
 			}
 		}
 	}
@@ -238,19 +242,27 @@ func (l *locals) due(t *localTrigger) {
 	if err != nil {
 		data = t.row.Data
 	}
-	t.past.fired++
 	row := RunRow{
 		ID: newID(now, s.random), Job: job.Name, Trigger: t.row.Name, Kind: KindSchedule, ScheduledAt: at, Attempt: 1,
 		IdempotencyKey: key, Data: data, Priority: t.row.Priority,
 	}
-	if !l.startLocked(job, row) && every {
+	if l.startLocked(job, row) {
+		t.past.fired++
+	} else if every {
 		l.armEvery(t)
 	}
 }
 
-// passOver records a firing that came too late for the Skip policy.
+// passOver records firings that came too late to run, up to the one at.
 func (l *locals) passOver(t *localTrigger, at, now time.Time) {
-	r := *l.s.planner.passedOver(Due{Now: now, Trigger: t.row}, micros(at), 1)
+	first := at
+	if last := t.past.last; !last.IsZero() {
+		if next, ok := following(t.schedule, last); ok && next.Before(at) {
+			first = next
+		}
+	}
+	t.past.last = micros(at)
+	r := *l.s.planner.passedOver(Due{Now: now, Trigger: t.row}, micros(first), countMissed(t.schedule, first, now))
 	r.Node, r.StartedAt = l.s.nodeID(), micros(now)
 	l.s.skippedRun(r)
 	l.s.finisher.add(End{Run: r, Local: true})

@@ -3,6 +3,8 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -242,4 +244,54 @@ func TestOnEveryNodeWorkGoesOnWhileTheStoreIsAway(t *testing.T) {
 			t.Errorf("%d records when the store is back, want 10 or more", got)
 		}
 	})
+}
+
+func TestFiringsOfALocalTriggerThatAreSkippedDoNotCountAsRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		n := c.node("a", durable.Config{}).handle("h", func(ctx context.Context, r durable.Run) error {
+			y.begin(r)
+			if r.Kind == durable.KindBroadcast {
+				_ = c.clk.Sleep(ctx, 35*time.Second)
+			}
+			return y.end(nil)
+		}).add(durable.Job{Name: "l", Handler: "h", RunOnEveryNode: true, Triggers: []durable.Trigger{{Schedule: every("10s x3")}}}).start()
+		n.trigger("l")
+		c.clk.Advance(10 * time.Minute)
+		if y.count() != 4 {
+			t.Errorf("%d runs, want that by hand and three: %v", y.count(), c.states("l"))
+		}
+		n.shut()
+	})
+}
+
+func TestLocalTriggersMisfireAsOthersDo(t *testing.T) {
+	for _, policy := range []durable.Misfire{durable.RunOnce, durable.Skip} {
+		for _, end := range []string{"", " end=2026-01-01T00:10:30Z"} {
+			var rows [2][]durable.RunRow // of the cluster's job, and of the local one
+			for i := range rows {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t)
+					n := c.node("a", durable.Config{NodeTimeout: 24 * time.Hour}).handle("h", (&tally{}).quick).
+						add(durable.Job{Name: "j", Handler: "h", RunOnEveryNode: i == 1,
+							Triggers: []durable.Trigger{{Misfire: policy, Schedule: cron("0 */2 * * * *" + end)}}}).start()
+					c.clk.Advance(9*time.Minute + 10*time.Second)
+					c.clk.Stall(31*time.Minute + 55*time.Second)
+					c.clk.Advance(time.Second)
+					rows[i] = c.runs(durable.RunQuery{Job: "j"})
+					n.shut()
+				})
+			}
+			told := func(rows []durable.RunRow) (l []string) {
+				for _, r := range rows {
+					l = append(l, fmt.Sprint(r.State, " for ", r.ScheduledAt.Format("15:04"), ", passed ", r.Passed))
+				}
+				return l
+			}
+			if a, b := told(rows[0]), told(rows[1]); len(a) == len(b) && policy == durable.Skip && !slices.Equal(a, b) || len(a) != len(b) {
+				t.Errorf("%v%s: the cluster's job %q, the local one %q", policy, end, a, b)
+			}
+		}
+	}
 }

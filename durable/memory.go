@@ -75,6 +75,7 @@ type memoryRun struct {
 	row  RunRow
 	job  *memoryJob
 	gone uint64 // the last request that decided to end it
+	kept uint64 // and to keep it
 }
 
 // A MemoryOption changes a new Memory.
@@ -173,9 +174,9 @@ func (m *Memory) name(job string) *memoryJob {
 	return j
 }
 
-// addTrigger adds a new row, unless its ID is known.
+// addTrigger adds a new row, unless its ID is known, or that of an active run.
 func (m *Memory) addTrigger(row TriggerRow) {
-	if m.triggers[row.ID] != nil {
+	if m.triggers[row.ID] != nil || row.OneShot() && m.active[row.ID] != nil {
 		return
 	}
 	row.Version = 1

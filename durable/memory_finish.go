@@ -41,10 +41,13 @@ func (m *Memory) decideEnds(now time.Time, r FinishRequest) ([]bool, map[*memory
 		if a == nil || a.row.Node != e.Run.Node || a.gone == m.request {
 			continue
 		}
-		own[i] = true
 		if e.Keep {
+			// If it is kept already, what follows was added then.
+			own[i] = a.row.State == RunRunning && a.kept != m.request
+			a.kept = m.request
 			continue
 		}
+		own[i] = true
 		a.gone = m.request
 		if !e.Run.Holds {
 			continue

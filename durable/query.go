@@ -13,7 +13,7 @@ type Status struct {
 	Triggers []TriggerStatus // schedule triggers in order of name
 	Pending  []TriggerRow    // one-shot ones that wait: calls by hand, retries, recoveries
 	Running  []RunRow
-	Last     *RunRow // the last run that ended, nil if none did
+	Last     *RunRow // of the runs that ended, the one that started last; nil without one
 	// Why says in words why the job is not running now, and what would have it run.
 	Why string
 }
@@ -21,8 +21,10 @@ type Status struct {
 // A TriggerStatus is how a trigger stands.
 type TriggerStatus struct {
 	TriggerRow
-	Next time.Time // zero if nothing is due, or not known
-	Why  string    // why it is not due, "" if it just waits for Next
+	// Next is zero if nothing is due, or not known: as of an `every` trigger of a job that
+	// runs on every node, each of which counts from the end of its own run.
+	Next time.Time
+	Why  string // why it is not due, "" if it just waits for Next
 }
 
 // Status tells how a job stands. ErrNotFound if there is none of that name.
@@ -69,6 +71,9 @@ func (s *Scheduler) triggerStatus(t TriggerRow, job JobRow, now time.Time) Trigg
 	case t.State == StateLocal && job.Paused:
 		st.Why = reasonJobPaused
 	case t.State == StateLocal:
+		if _, _, every := sched.FixedDelay(); every {
+			break
+		}
 		if err := guarded(func() error { st.Next, _ = sched.Next(now); return nil }); err != nil {
 			st.Why = err.Error()
 		}

@@ -167,11 +167,12 @@ func shortened(name string) string {
 	}
 }
 
-// A phase is where a scheduler's life stands. It only goes up.
+// A phase is where a scheduler's life stands. It only goes up, but for a Start that fails.
 type phase int32
 
 const (
-	phaseNew phase = iota
+	phaseNew      phase = iota
+	phaseStarting       // and back to new, if that fails
 	phaseRunning
 	phaseStopping // nothing is claimed any more
 	phaseStopped
@@ -205,10 +206,8 @@ type Scheduler struct {
 	throttle throttle
 	outage   outage
 	skew     atomic.Int64
-	phase    atomic.Int32
-	ends     atomic.Bool                             // Shutdown was called
-	abort    atomic.Pointer[context.CancelCauseFunc] // ends the context of a Start
-	awaits   atomic.Uint64                           // waits of a stop, for their names
+	phase    atomic.Int32  // changes with mu held
+	awaits   atomic.Uint64 // waits of a stop, for their names
 
 	flights  flights
 	finisher finisher
@@ -221,9 +220,13 @@ type Scheduler struct {
 
 	loops struct{ claim, finish, beat, sweep, elect, local, watch *loop }
 
-	mu      sync.Mutex // guards the fields below
-	code    []codeJob  // added before Start
-	stopFn  func()     // of the Waker
+	// stopFn stops the Waker: Start's, then the stop's.
+	stopFn func()
+
+	mu      sync.Mutex              // guards the fields below
+	code    []codeJob               // added before Start, and not changed from then on
+	abort   context.CancelCauseFunc // of the Start under way
+	ends    bool                    // a Shutdown came during that
 	stopped chan struct{}
 	stopErr error
 }
@@ -343,39 +346,17 @@ func (s *Scheduler) AddJob(ctx context.Context, j Job) error {
 // again then; nothing is left behind but the jobs. ErrStarted the second time,
 // ErrStopped after a Shutdown, or if one comes meanwhile.
 func (s *Scheduler) Start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch phase(s.phase.Load()) {
-	case phaseNew:
-	case phaseRunning:
-		return ErrStarted
-	default:
-		return errOver
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	s.abort.Store(&cancel)
-	if s.ends.Load() {
-		return errOver
-	}
-	if err := s.registry.seal(); err != nil {
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	if err := s.beginStart(abort); err != nil {
 		return err
 	}
-	if err := s.syncCode(ctx); err != nil {
-		return s.notStarted(ctx, err)
-	}
-	err := s.join(ctx)
+	joined, err := s.prepare(ctx)
 	if err == nil {
 		err = s.startLoops()
 	}
 	if err != nil {
-		if s.stopFn != nil {
-			s.stopListening()
-		}
-		if s.lease.holds() {
-			s.lease.leave(context.WithoutCancel(ctx))
-		}
-		return s.notStarted(ctx, err)
+		return s.notStarted(ctx, joined, err)
 	}
 	s.log(slog.LevelInfo, "started", slog.Int("jobs", len(s.code)), slog.Int("handlers", len(s.registry.list())))
 	for _, l := range []*loop{s.loops.elect, s.loops.local, s.loops.claim} {
@@ -384,44 +365,89 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	return nil
 }
 
+func (s *Scheduler) beginStart(abort context.CancelCauseFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch phase(s.phase.Load()) {
+	case phaseNew:
+	case phaseStarting, phaseRunning:
+		return ErrStarted
+	default:
+		return errOver
+	}
+	s.phase.Store(int32(phaseStarting))
+	s.abort = abort
+	return nil
+}
+
 // errOver is of a scheduler that cannot be started any more.
 var errOver = fmt.Errorf("%w: after Shutdown it does not start again, make another", ErrStopped)
 
-// notStarted is the error of a Start that failed with err.
-func (s *Scheduler) notStarted(ctx context.Context, err error) error {
-	if context.Cause(ctx) == errOver {
-		return fmt.Errorf("%w: %w", errOver, err)
+// prepare is Start until the loops: it calls the store, and user code. joined tells that
+// the node may be one of the store's.
+func (s *Scheduler) prepare(ctx context.Context) (joined bool, err error) {
+	if err := s.registry.seal(); err != nil {
+		return false, err
 	}
-	return err
-}
-
-// join makes the node one of the store's.
-func (s *Scheduler) join(ctx context.Context) error {
+	if err := s.syncCode(ctx); err != nil {
+		return false, err
+	}
 	if err := s.lease.register(ctx); err != nil {
-		return fmt.Errorf("durable: register node: %w", err)
+		return true, fmt.Errorf("durable: register node: %w", err)
 	}
 	if w := s.waker(); w != nil {
 		err := guarded(func() (err error) { s.stopFn, err = w.Listen(s.hear); return err })
 		if err != nil {
-			return fmt.Errorf("durable: listen: %w", err)
+			return true, fmt.Errorf("durable: listen: %w", err)
 		}
 	}
-	return s.locals.prime(ctx)
+	return true, s.locals.prime(ctx)
 }
 
 // startLoops starts all or none.
 func (s *Scheduler) startLoops() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ends {
+		return errOver
+	}
 	s.phase.Store(int32(phaseRunning))
 	for _, l := range s.all() {
 		if err := l.start(); err != nil {
 			for _, l := range s.all() {
 				l.stop()
 			}
-			s.phase.Store(int32(phaseNew))
+			s.phase.Store(int32(phaseStarting))
 			return err
 		}
 	}
 	return nil
+}
+
+// notStarted undoes a Start that failed with err, and returns its error.
+func (s *Scheduler) notStarted(ctx context.Context, joined bool, err error) error {
+	if s.stopFn != nil {
+		s.stopListening()
+	}
+	if joined {
+		s.lease.leave(context.WithoutCancel(ctx))
+	}
+	s.registry.unseal()
+	s.mu.Lock()
+	over, next := s.ends, phaseNew
+	if over {
+		next = phaseStopping
+	}
+	s.phase.Store(int32(next))
+	s.mu.Unlock()
+	if !over {
+		return err
+	}
+	s.end(nil)
+	if errors.Is(err, ErrStopped) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errOver, err)
 }
 
 // Run starts the scheduler, waits until ctx ends, and shuts down, within

@@ -424,6 +424,10 @@ func (a *auditor) follows(l *ledgerRun, e durable.End) {
 		if e.Run.State == durable.RunCancelled && e.Run.Code != durable.CodeInterrupted || l.kept {
 			break
 		}
+		if e.Run.State == durable.RunCancelled && l.handler == nil { // handed back before it began
+			kind = durable.KindRetry
+			break
+		}
 		if r.Recover && !e.Run.Cancel { // what somebody wanted cancelled is not done again
 			kind = durable.KindRecovery
 			maybe = a.removed[r.Job] >= r.StartedAt.Sub(simStart).Nanoseconds()

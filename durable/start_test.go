@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,93 @@ func TestAStartThatFailsLeavesNothingBehindAndCanBeTriedAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestAStartWhoseFirstHeartbeatsAnswerGotLostLeavesNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := c.node("a", durable.Config{}).handle("h", (&tally{}).quick)
+		n.store.set(func(_ context.Context, call string, do func() error) error {
+			if err := do(); call != "beat" {
+				return err
+			}
+			return errAway
+		})
+		if err := n.Start(context.Background()); !errors.Is(err, errAway) {
+			t.Errorf("Start = %v, want %v", err, errAway)
+		}
+		if nodes, _, err := c.store.Nodes(context.Background()); err != nil || len(nodes) > 0 {
+			t.Errorf("nodes %+v, %v, want none", nodes, err)
+		}
+		n.handle("another", (&tally{}).quick) // registration goes on
+		n.store.set(nil)
+		n.start()
+		n.shut()
+	})
+}
+
+func TestAShutdownDuringStartEndsItWhateverItWasDoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		h := &hub{}
+		n := c.node("a", durable.Config{Waker: h}).handle("h", (&tally{}).quick)
+		n.store.set(func(ctx context.Context, call string, do func() error) error {
+			err := do()
+			if call == "jobs" && len(h.fs) > 0 { // the last thing
+				<-ctx.Done()
+			}
+			return err
+		})
+		started := make(chan error)
+		go func() { started <- n.Start(context.Background()) }()
+		synctest.Wait()
+		done := n.stop(context.Background())
+		if err := <-started; !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("Start = %v, want ErrStopped", err)
+		}
+		if _, err := c.await(done); err != nil || len(h.fs) > 0 {
+			t.Errorf("Shutdown = %v, %d listeners, want nil, 0", err, len(h.fs))
+		}
+	})
+}
+
+// Start calls user code: nothing that it may call waits for Start.
+func TestUserCodeMayCallTheSchedulerThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		calls := callingWaker{}
+		n := c.node("a", durable.Config{Waker: &calls}).handle("h", (&tally{}).quick)
+		once := sync.OnceFunc(func() { n.add(durable.Job{Name: "by.middleware", Handler: "h"}) })
+		if err := n.Use(func(next durable.Handler) durable.Handler { once(); return next }); err != nil {
+			t.Fatal(err)
+		}
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		calls.f = func() {
+			if err := n.Start(over); !errors.Is(err, durable.ErrStarted) {
+				t.Errorf("Start in Start = %v, want ErrStarted", err)
+			}
+			if err := n.Shutdown(over); !errors.Is(err, context.Canceled) {
+				t.Errorf("Shutdown in Start = %v, want that it goes on", err)
+			}
+		}
+		started := make(chan error, 1)
+		go func() { started <- n.Start(context.Background()) }()
+		if _, err := c.await(started); !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("Start = %v, want ErrStopped", err)
+		}
+		if err := n.Shutdown(context.Background()); err != nil {
+			t.Errorf("Shutdown = %v, want nil", err)
+		}
+		if job := c.job("by.middleware"); job.Job.Handler != "h" {
+			t.Errorf("job %+v, want the one added", job)
+		}
+	})
+}
+
+type callingWaker struct{ f func() }
+
+func (w *callingWaker) Notify(context.Context, durable.Note) error { return nil }
+func (w *callingWaker) Listen(func(durable.Note)) (func(), error)  { w.f(); return func() {}, nil }
 
 func TestShutdownEndsAStartThatHangs(t *testing.T) {
 	for _, hangs := range []string{"edit", "beat", "jobs"} {

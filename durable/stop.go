@@ -34,17 +34,18 @@ const (
 // error says what could not be recorded, and which runs were interrupted; nil means
 // that all came to their end. Attempts of jobs that run on every node are dropped.
 //
-// A Start under way fails. Only the first call acts; later ones wait for the same verdict, or for their ctx.
+// A Start under way fails, and ends the scheduler (called by the Waker that Start waits
+// for, it needs a ctx that ends). Only the first call acts; later ones wait for the same verdict, or for their ctx.
 // Called by a handler with its own context it does not wait for the run that calls
 // it: it goes on behind it, and taskmanager.ErrOwnRun is returned at once.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
-	s.ends.Store(true)
-	if abort := s.abort.Load(); abort != nil { // a Start under way holds the lock
-		(*abort)(errOver)
-	}
 	s.mu.Lock()
 	was := phase(s.phase.Load())
-	if was < phaseStopping {
+	switch {
+	case was == phaseStarting: // Start sees to the end
+		s.ends = true
+		s.abort(errOver)
+	case was < phaseStopping:
 		s.phase.Store(int32(phaseStopping))
 	}
 	s.mu.Unlock()
@@ -65,7 +66,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if inside {
 		return fmt.Errorf("durable: shutdown goes on: %w", taskmanager.ErrOwnRun)
 	}
-	if was >= phaseStopping {
+	if was != phaseRunning {
 		select {
 		case <-s.stopped:
 		case <-ctx.Done():
@@ -101,7 +102,7 @@ func (s *Scheduler) stop(ctx context.Context, hurry <-chan struct{}) {
 		s.await(s.flights.quiet(), cancelPatience, nil)
 	}
 	interrupted := s.recordInterrupted()
-	err := s.lastFlush(ctx)
+	err := errors.Join(s.handBackLost(ctx), s.lastFlush(ctx))
 	for _, l := range []*loop{l.watch, l.finish, l.elect, l.beat} {
 		l.stop()
 	}
@@ -209,6 +210,20 @@ func (s *Scheduler) recordInterrupted() (names []string) {
 		s.log(slog.LevelError, "run interrupted, its handler goes on", slog.String("job", fl.row.Job), slog.String("run", fl.row.ID))
 	}
 	return names
+}
+
+// handBackLost hands back runs whose claim got lost on the way, if there may be some.
+func (s *Scheduler) handBackLost(ctx context.Context) error {
+	done := make(chan struct{})
+	var err error
+	go func() { // a store may ignore the end of its context
+		defer close(done)
+		err = guarded(func() error { return s.lease.handBackLost(ctx) })
+	}()
+	if !s.await(done, s.opTimeout+cancelPatience, nil) {
+		return fmt.Errorf("durable: the store was not asked for runs whose claim got lost: %w", context.DeadlineExceeded)
+	}
+	return err
 }
 
 // lastFlush records what has ended, with patience for a store that is away.

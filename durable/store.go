@@ -152,7 +152,8 @@ type End struct {
 	// Holds and Exclusive are as they were claimed. A Local one is a whole row.
 	Run RunRow
 	// Keep leaves the run active, with its new state, so that its slot stays taken:
-	// for a run that a stop could not end.
+	// for a run that a stop could not end. It is refused if the run is not RunRunning
+	// any more, which is so when it has been recorded before.
 	Keep bool
 	// Local is for a run that was never claimed: its row is only added.
 	Local bool

@@ -267,8 +267,8 @@ func (t *txn) moveRuns(rows [][]any, known bool, taken func(owner)) error {
 // keepRun changes a run that stays. They are few: one at a time.
 func (t *txn) keepRun(end *durable.RunRow) (bool, error) {
 	rows, err := find(t.ctx, t.Store, t.q, runs, " WHERE id = ? AND node = ?"+t.bounds()+"{lock}", end.ID, end.Node)
-	if err != nil || len(rows) == 0 {
-		return false, err
+	if err != nil || len(rows) == 0 || rows[0].State != durable.RunRunning {
+		return false, err // kept already: what follows was added then
 	}
 	row := rows[0]
 	row.State, row.Duration = end.State, end.Duration

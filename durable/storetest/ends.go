@@ -35,6 +35,10 @@ var ends = []promise{
 		end.Keep, end.Run.State, end.Follow = true, durable.RunInterrupted, &follow
 		w.finish(end)
 		w.want("the follower's kind", w.row("a", follow.Name).Kind, durable.KindRecovery)
+		w.edit("a", func(e *durable.Edit) { e.DropAdded = []durable.Kind{durable.KindRecovery} })
+		w.unchanged("the same end again, as after a lost answer", func() {
+			w.want("Finish", w.finish(end), []bool{false})
+		})
 	}},
 	{"a local run is only added", func(w *world) {
 		before := w.busyJob()
