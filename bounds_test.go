@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/taskmanager-go/taskmanager"
 	"github.com/taskmanager-go/taskmanager/cronsched"
 	"github.com/taskmanager-go/taskmanager/internal/seam"
+	"github.com/taskmanager-go/taskmanager/tasktest"
 )
 
 // Windows, steps of the clock and values at the edge of what can be said.
@@ -228,5 +230,99 @@ func TestTheEventsOfTasksOfOneNameComeInOrder(t *testing.T) {
 				t.Fatalf("event %d is %v, want %v", i, k, want)
 			}
 		}
+	}
+}
+
+// An observer that blocks at the end of a run keeps nothing waiting: not the run that
+// follows, nor the place at a limit that this one has by then.
+func TestABlockingObserverHoldsUpNoRun(t *testing.T) {
+	clk := tasktest.NewClock(t)
+	gate, blocked := clk.NewGate(), false
+	m := must(taskmanager.New(clk.Option(), taskmanager.WithLogger(silent), taskmanager.WithMaxConcurrentRuns(1),
+		taskmanager.WithObserver(taskmanager.ObserverFunc(func(e taskmanager.Event) {
+			if e.Kind == taskmanager.KindRan && e.Task == "a" && !blocked {
+				blocked = true
+				_ = gate.Wait(context.WithValue(context.Background(), seam.RunKey{}, "parked like a run"))
+			}
+		}))))
+	defer clk.Close(m)
+	runs := 0
+	a := must(m.ScheduleRecurring("a", time.Second, func(ctx context.Context) error {
+		if runs++; runs == 1 {
+			return clk.Sleep(ctx, 1500*time.Millisecond)
+		}
+		return nil
+	}, taskmanager.WithJitter(0), taskmanager.WithOverlap(taskmanager.Coalesce)))
+	b := must(m.ScheduleRecurring("b", 3*time.Second, nothing, taskmanager.WithJitter(0)))
+	clk.Advance(time.Minute)
+	if a.TotalRuns() < 55 || b.TotalRuns() < 19 {
+		t.Errorf("%d and %d runs, want one each second and each third", a.TotalRuns(), b.TotalRuns())
+	}
+	gate.Open()
+}
+
+// A panic whose text ends the goroutine that asks for it.
+type exiting struct{}
+
+func (exiting) Error() string { runtime.Goexit(); return "" }
+
+func TestAPanicWhoseTextCallsGoexitEndsNoQueue(t *testing.T) {
+	seen := 0
+	m := must(taskmanager.New(taskmanager.WithLogger(silent), taskmanager.WithObserver(taskmanager.ObserverFunc(func(taskmanager.Event) {
+		if seen++; seen == 1 {
+			panic(exiting{})
+		}
+	}))))
+	for range 10 {
+		must(m.ScheduleRecurring("x", time.Hour, nothing)).Stop()
+	}
+	_ = m.Close()
+	if seen != 20 {
+		t.Errorf("%d events, want 20", seen)
+	}
+}
+
+func TestAGapIsToldOnceAndBeforeTheEndOfItsTask(t *testing.T) {
+	start := func(t *testing.T, opts ...taskmanager.TaskOption) (w *world, h *taskmanager.Handle, open func()) {
+		w = newWorld(t)
+		asked, answer := 0, w.clk.NewGate()
+		h = w.schedule("a", nextFunc(func(after time.Time) (time.Time, bool) {
+			if asked++; asked == 2 {
+				_ = answer.Wait(context.WithValue(t.Context(), seam.RunKey{}, "parked like a run"))
+			}
+			return minutely(after)
+		}), nothing, opts...)
+		w.stall(5*time.Minute + 10*time.Second) // the instant at 1 min runs late
+		return w, h, answer.Open
+	}
+	w, _, open := start(t, taskmanager.WithEndAt(time.Date(2026, 1, 1, 0, 5, 30, 0, time.UTC)))
+	open()
+	w.advance(0)
+	events := w.of("a")
+	if last := events[len(events)-1].Kind; last != taskmanager.KindRemoved || len(w.of("a", taskmanager.KindGap)) != 1 {
+		t.Errorf("events %v, want one gap, and the end last", events)
+	}
+
+	w, h, open := start(t)
+	w.clk.StepWall(-2 * time.Minute)
+	w.advance(2 * time.Second)
+	open() // what it answers is not what counts any more
+	w.advance(0)
+	if s := h.Snapshot(); s.Gaps != 1 || s.GapTo.After(s.NextRun) {
+		t.Errorf("%d gaps, the last until %v, next run %v, want one that ends before", s.Gaps, s.GapTo, s.NextRun)
+	}
+}
+
+func TestExplainAsksFromWhereTheEngineWill(t *testing.T) {
+	w := newWorld(t)
+	h := w.schedule("a", minutely, nothing)
+	w.advance(3 * time.Minute)
+	if err := h.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	w.clk.StepWall(-time.Hour)
+	w.advance(2 * time.Second)
+	if text := h.Explain(); !strings.Contains(text, "2026-01-01 00:04:00") || strings.Contains(text, "2025-12-31 23:0") {
+		t.Errorf("Explain lists what the last instant served is in the way of:\n%s", text)
 	}
 }

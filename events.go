@@ -228,8 +228,11 @@ func (v *events) enginePanic(loop string, p any) {
 // userPanicked tells of the first panic of the observer or the log handler. (If it is
 // the handler's, of this line too, that is all.)
 func (v *events) userPanicked(p any) {
-	v.line(slog.LevelError, "observer or log handler panicked, further panics are not logged",
-		slog.String("panic", guardedText(p)), slog.String("stack", string(debug.Stack())))
+	stack := string(debug.Stack())
+	v.post(func() { // the text of what it panicked with is user code, too
+		v.log.LogAttrs(context.Background(), slog.LevelError, "observer or log handler panicked, further panics are not logged",
+			slog.String("panic", guardedText(p)), slog.String("stack", stack))
+	})
 }
 
 // health logs a change in how a task fares.

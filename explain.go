@@ -64,6 +64,7 @@ type posture struct {
 	first    int64  // of a single task: the instant of the next tick, never if unknown
 
 	seated time.Time // seat.at with shift
+	served time.Time // seat.served
 	asking bool
 	ended  bool
 
@@ -110,7 +111,7 @@ func (t *task) posture() *posture {
 		p.held = uint64(t.extra.held.n)
 	}
 	if s := t.seatOf(); s != nil {
-		p.seat, p.asking, p.ended = s, s.asking, s.ended
+		p.seat, p.asking, p.ended, p.served = s, s.asking, s.ended, s.served
 		if !s.at.IsZero() {
 			p.seated = s.at.Add(s.shift)
 		}
@@ -426,7 +427,7 @@ func (p *posture) seatedAhead() (list []instant, then string) {
 	}
 	for len(list) < n {
 		if known.IsZero() {
-			next, ok, err := p.seat.ask(from.Add(-shift))
+			next, ok, err := p.seat.ask(p.seat.askAfter(from, p.served))
 			switch {
 			case err != nil:
 				return list, "asked for more, " + oneLine(guardedText(err), 200)

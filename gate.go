@@ -26,14 +26,16 @@ type turn struct {
 	at   int // index in gate.waiting
 }
 
+// before tells whether it is r's turn before o's.
+func (r *run) before(o *run) bool {
+	return r.due < o.due || r.due == o.due && r.task.id < o.task.id
+}
+
 // turns is a heap in order of due time, then of scheduling.
 type turns []*turn
 
-func (q turns) Len() int { return len(q) }
-func (q turns) Less(i, j int) bool {
-	a, b := q[i].run, q[j].run
-	return a.due < b.due || a.due == b.due && a.task.id < b.task.id
-}
+func (q turns) Len() int           { return len(q) }
+func (q turns) Less(i, j int) bool { return q[i].run.before(q[j].run) }
 func (q turns) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].at, q[j].at = i, j
@@ -130,6 +132,17 @@ func (e *engine) leave(r *run) {
 	}
 }
 
+// behind is a gate of r's other than passed where somebody waits whose turn is before
+// r's, nil if there is none: r waits there then, too.
+func (r *run) behind(passed *gate) *gate {
+	for _, g := range r.task.conf.gates {
+		if g != passed && len(g.waiting) > 0 && g.waiting[0].run.before(r) {
+			return g
+		}
+	}
+	return nil
+}
+
 // nextTurns starts the runs that can go now that places have been freed at the
 // gates. Called with engine.mu held and no task's.
 func (e *engine) nextTurns(gates []*gate) {
@@ -140,7 +153,7 @@ func (e *engine) nextTurns(gates []*gate) {
 			t := r.task
 			t.mu.Lock()
 			t.extra.turn = nil
-			if e.enter(r, nil) {
+			if e.enter(r, r.behind(g)) {
 				e.spawn(r)
 			}
 			if t.holding() { // what its turn has held up

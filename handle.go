@@ -93,6 +93,7 @@ func (t *Handle) RescheduleWith(schedule Schedule) error {
 		t.x().seat = st
 		if st.runs > 0 {
 			t.extra.maxRuns = t.committed() + st.runs
+			t.eachRun(func(r *run) { r.prior = r.stage == queued })
 		}
 		m.takeSeat(t, next, ok)
 	})

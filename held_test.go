@@ -164,3 +164,178 @@ func TestNoNextRunIsToldOfATaskWhoseLastRunWaits(t *testing.T) {
 		t.Errorf("NextRun = %v, want none\n%s", next, h.Explain())
 	}
 }
+
+func TestATickThatWaitsForAPlaceIsHeldByBackoffToo(t *testing.T) {
+	w := newWorld(t, taskmanager.WithMaxConcurrentRuns(1))
+	w.ticks("a", time.Second, func(ctx context.Context, tick taskmanager.Tick) error {
+		w.note("tick %d", tick.Index)
+		if tick.Index == 1 {
+			return errors.Join(w.clk.Sleep(ctx, 1500*time.Millisecond), errBoom)
+		}
+		return nil
+	}, taskmanager.WithNonReentrant(false), backingOffFor(10*time.Second))
+	w.advance(13 * time.Second)
+	w.want(t, "1s tick 1", "12.5s tick 12", "13s tick 13")
+}
+
+func TestARunByRunNowDoesNotMoveTheFirstTickOfAFixedDelay(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		for name, start := range map[string]func(*world, time.Time) *taskmanager.Handle{
+			"option": func(w *world, at time.Time) *taskmanager.Handle {
+				return w.every("a", time.Minute, func(context.Context) error { w.note("run"); return nil },
+					taskmanager.WithFixedDelay(), taskmanager.WithStartAt(at))
+			},
+			"schedule": func(w *world, at time.Time) *taskmanager.Handle {
+				return w.schedule("a", cronsched.MustParse("every 1m"), func(context.Context) error { w.note("run"); return nil }, taskmanager.WithStartAt(at))
+			},
+		} {
+			w := newWorld(t)
+			h := start(w, w.clk.Now().Add(time.Hour))
+			if paused {
+				if err := h.Pause(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := h.RunNow(); err != nil {
+				t.Fatal(err)
+			}
+			w.advance(30 * time.Minute)
+			if err := h.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			if next, want := h.NextRun(), w.start.Add(61*time.Minute); !next.Equal(want) {
+				t.Errorf("%s, paused %v: NextRun = %v, want %v", name, paused, next, want)
+			}
+			w.advance(32 * time.Minute)
+			w.want(t, "0s run", "1h1m0s run", "1h2m0s run")
+		}
+	}
+}
+
+// A tick that waits for a place counts to the number of runs, until Pause lets go of it.
+func TestANumberOfRunsIsKeptWhateverWaitsAtReschedule(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts   []taskmanager.TaskOption
+		change func(*taskmanager.Handle) error
+		want   uint64
+	}{
+		"MaxRuns, interval": {[]taskmanager.TaskOption{taskmanager.WithMaxRuns(1)}, func(h *taskmanager.Handle) error { return h.Reschedule(2 * time.Second) }, 1},
+		"xN":                {nil, func(h *taskmanager.Handle) error { return h.RescheduleWith(cronsched.MustParse("every 1s x3")) }, 3},
+		"MaxRuns and xN":    {[]taskmanager.TaskOption{taskmanager.WithMaxRuns(2)}, func(h *taskmanager.Handle) error { return h.RescheduleWith(cronsched.MustParse("every 1s x3")) }, 2},
+	} {
+		for _, paused := range []bool{false, true} {
+			w := newWorld(t, taskmanager.WithMaxConcurrentRuns(1))
+			hog := w.every("hog", time.Hour, func(ctx context.Context) error { return w.clk.Sleep(ctx, 10*time.Second) })
+			h := w.every("a", time.Second, nothing, c.opts...)
+			if err := hog.RunNow(); err != nil {
+				t.Fatal(err)
+			}
+			w.advance(1500 * time.Millisecond) // tick 1 waits
+			if err := c.change(h); err != nil {
+				t.Fatal(err)
+			}
+			want := c.want
+			if paused {
+				if err := errors.Join(h.Pause(), h.Resume()); err != nil {
+					t.Fatal(err)
+				}
+			} else if name == "xN" {
+				want++ // the one that waits is not its
+			}
+			w.advance(time.Minute)
+			if h.State() != taskmanager.Complete || h.TotalRuns() != want {
+				t.Errorf("%s, paused %v: %v after %d runs, want complete after %d", name, paused, h.State(), h.TotalRuns(), want)
+			}
+		}
+	}
+}
+
+func TestTurnsComeInOrderOfDueTimeOverAllLimits(t *testing.T) {
+	w := newWorld(t, taskmanager.WithMaxConcurrentRuns(2), taskmanager.WithTagLimit("x", 1))
+	hog := func(d time.Duration) taskmanager.Func {
+		return func(ctx context.Context) error { return w.clk.Sleep(ctx, d) }
+	}
+	body := func(name string) taskmanager.Func {
+		return func(ctx context.Context) error { w.note("%s", name); return w.clk.Sleep(ctx, 5*time.Second) }
+	}
+	tagged, plain := w.every("c", time.Hour, hog(50*time.Second), taskmanager.WithTag("x")), w.every("d", time.Hour, hog(100*time.Second))
+	w.every("a", 20*time.Second, body("a"), taskmanager.WithTag("x"))
+	w.every("b", 25*time.Second, body("b"))
+	if err := errors.Join(tagged.RunNow(), plain.RunNow()); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(time.Second)
+	w.stall(44 * time.Second) // a is due since 40 s, at the tag's limit; b since 25 s, at the manager's
+	w.advance(11 * time.Second)
+	w.want(t, "50s b", "55s a")
+}
+
+func TestNextRunIsNoneWhileItIsNotKnown(t *testing.T) {
+	w := newWorld(t, taskmanager.WithMaxConcurrentRuns(1))
+	hog := w.every("hog", time.Hour, func(ctx context.Context) error { return w.clk.Sleep(ctx, 10500*time.Millisecond) })
+	waits := w.every("waits", 4*time.Second, nothing)
+	if err := hog.RunNow(); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(9 * time.Second)
+	if next := waits.NextRun(); !next.IsZero() {
+		t.Errorf("NextRun = %v while a tick waits its turn", next)
+	}
+
+	w = newWorld(t)
+	delay := w.every("delay", time.Minute, func(ctx context.Context) error { return w.clk.Sleep(ctx, 5*time.Second) }, taskmanager.WithFixedDelay())
+	w.advance(30 * time.Second)
+	if err := delay.RunNow(); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(time.Second)
+	if next := delay.NextRun(); !next.IsZero() {
+		t.Errorf("NextRun = %v, which counts from the end of a run that goes on", next)
+	}
+	w.advance(5 * time.Second)
+	if next, want := delay.NextRun(), w.start.Add(95*time.Second); !next.Equal(want) {
+		t.Errorf("NextRun = %v, want %v", next, want)
+	}
+}
+
+// Each tick is told once, as what became of it.
+func TestEventsTellEachTickOnce(t *testing.T) {
+	for name, opts := range map[string][]taskmanager.TaskOption{
+		"skip": nil, "coalesce": {taskmanager.WithOverlap(taskmanager.Coalesce)}, "catch up": {taskmanager.WithOverlap(taskmanager.CatchUp(2))},
+	} {
+		w := newWorld(t)
+		n := 0
+		h := w.every("a", time.Second, func(ctx context.Context) error {
+			if n++; n == 2 {
+				_ = w.clk.Sleep(ctx, 2*time.Second)
+			}
+			if n > 2 {
+				return nil
+			}
+			return errBoom
+		}, append(opts, backingOffFor(1500*time.Millisecond))...)
+		w.advance(2400 * time.Millisecond)
+		if err := h.RunNow(); err != nil {
+			t.Fatal(err)
+		}
+		w.advance(4 * time.Second)
+		told := map[int64][]taskmanager.Kind{}
+		for _, e := range w.of("a") {
+			first := e.Index - int64(e.Count) + 1
+			switch e.Kind {
+			case taskmanager.KindRan, taskmanager.KindFailed:
+				first = e.Index
+			case taskmanager.KindAdded:
+				continue
+			}
+			for k := first; k <= e.Index; k++ {
+				told[k] = append(told[k], e.Kind)
+			}
+		}
+		for k := int64(1); k <= 6; k++ {
+			if len(told[k]) != 1 {
+				t.Errorf("%s: tick %d is told as %v, want once", name, k, told[k])
+			}
+		}
+	}
+}

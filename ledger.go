@@ -132,7 +132,7 @@ func (t *task) fall(now int64) *run {
 
 // endGridIfSpent ends the grid with the start of the last of MaxRuns.
 func (t *task) endGridIfSpent(now int64) {
-	if !t.spentRuns() {
+	if limit := t.runLimit(); limit == 0 || t.starts() < limit {
 		return
 	}
 	x := t.x()
@@ -164,7 +164,7 @@ func (t *task) decide(now int64) *run {
 		t.skip(KindMissed, &t.x().counts.missed, uint64(n)+t.dropHeld(), last)
 		return nil
 	case t.floor() > now:
-		t.holdLatest(n, last, due)
+		t.holdInBackoff(n, last, due)
 		return nil
 	case t.blocked():
 		t.fallDuringRun(n, last, due)
@@ -231,11 +231,7 @@ func (t *task) fallDuringRun(n, last, due int64) {
 	case t.run.stage == queued || t.waits():
 		t.skip(KindMissed, &c.missed, uint64(n), last)
 	case policy.kind == overlapCoalesce:
-		t.hold(n, last, due)
-		if before := t.extra.held.n - 1; before > 0 {
-			index, _ := t.takeHeld(before)
-			t.skip(KindCoalesced, &c.coalesced, uint64(before), index)
-		}
+		t.holdLatest(n, last, due, KindCoalesced, &c.coalesced)
 	default:
 		t.skip(KindSkippedRunning, &c.skippedRunning, uint64(n), last)
 	}
@@ -251,17 +247,25 @@ func (t *task) dropBeyond(bound int64) {
 // fallDuringBackoff accounts for the ticks up to the floor: the latest is held.
 func (t *task) fallDuringBackoff(floor int64) {
 	n, last, due := t.takeDue(floor)
-	t.holdLatest(n, last, due)
+	t.holdInBackoff(n, last, due)
 }
 
-// holdLatest holds the last of n ticks and those held before, and skips the rest.
-func (t *task) holdLatest(n, last, due int64) {
+func (t *task) holdInBackoff(n, last, due int64) {
+	t.holdLatest(n, last, due, KindSkippedBackoff, &t.x().counts.skippedBackoff)
+}
+
+// holdLatest holds the last of n ticks and those held before, and skips the rest. There
+// may be others between those held before and the n, so they are told of by themselves.
+func (t *task) holdLatest(n, last, due int64, kind Kind, counter *uint64) {
+	b := &t.x().held
 	if n > 0 {
+		before := b.last
+		t.skip(kind, counter, t.dropHeld(), before)
 		t.hold(n, last, due)
 	}
-	if before := t.x().held.n - 1; before > 0 {
+	if before := b.n - 1; before > 0 {
 		index, _ := t.takeHeld(before)
-		t.skip(KindSkippedBackoff, &t.extra.counts.skippedBackoff, uint64(before), index)
+		t.skip(kind, counter, uint64(before), index)
 	}
 }
 
@@ -315,7 +319,7 @@ func (t *task) serve(index, tick int64) *run {
 	}
 	r.stage, r.index, r.tick, r.due = queued, index, tick, tick
 	r.goid, r.ctx = 0, nil
-	r.warned, r.stopped, r.placed = false, false, false
+	r.warned, r.stopped, r.placed, r.prior = false, false, false, false
 	r.aside = t.slow > 0 || !t.conf.opts.NonReentrant
 	return r
 }

@@ -56,6 +56,12 @@ func (t *task) startGrid(s *taskSettings, jitter time.Duration, now int64, wall 
 		start = later(now, s.StartAt.Sub(wall))
 	}
 	start = later(start, jitter)
+	if t.extra != nil {
+		t.extra.begins = 0
+	}
+	if t.single && start > now {
+		t.x().begins = start
+	}
 	t.origin, t.next = start, 1
 	if s.Immediately {
 		t.next = 0
@@ -173,7 +179,13 @@ func (m *TaskManager) takeSeat(t *task, next time.Time, ok bool) {
 	if t.extra.seat.manual {
 		return
 	}
-	e.seatLocked(t, t.extra.seat, next, ok)
+	s := t.extra.seat
+	e.seatLocked(t, s, next, ok)
+	t.extra.begins = 0
+	if s.delay && !s.start.IsZero() {
+		wall, now := e.source.Now()
+		t.extra.begins = later(now, s.start.Sub(wall))
+	}
 	if t.followsWall() {
 		e.watchFor(t)
 	}

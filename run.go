@@ -353,14 +353,11 @@ func (e *engine) finishOther(r *run, end int64, res result, freed *bool) (follow
 	if left.awaited { // before the observer, which may take its time
 		m.awaitedEnded(r, res.lasted)
 	}
-	delivered := false
-	defer func() {
-		if !delivered && left.follow != nil { // the observer called Goexit
-			e.spawnLocking(left.follow)
-		}
-	}()
+	if left.follow != nil && left.news.event.Kind != 0 { // the observer may block: it does not wait
+		e.spawnLocking(left.follow)
+		left.follow = nil
+	}
 	m.events.deliver(t, left.news)
-	delivered = true
 	return left.follow
 }
 
@@ -386,6 +383,7 @@ func (e *engine) endRun(r *run, end int64, res result) (left ending) {
 	left.awaited = r.awaited
 	t.freed(r)
 	e.leave(r)
+	e.holdWaiting(t, end)
 	e.armLimit(t)
 	left.follow = e.next(t, end)
 	if left.follow != nil && !e.admit(left.follow) {
@@ -399,12 +397,27 @@ func (e *engine) endRun(r *run, end int64, res result) (left ending) {
 	return left
 }
 
+// holdWaiting has backoff hold the tick of a run that waits its turn at a gate, as it
+// does all others that are due before the delay is over. (A RunNow's waits on.)
+func (e *engine) holdWaiting(t *task, now int64) {
+	if t.life != live || t.floor() <= now || !t.waits() || t.extra.turn.run.index < 0 {
+		return
+	}
+	r := t.extra.turn.run
+	e.leave(r)
+	t.freed(r)
+	t.hold(1, r.index, r.tick)
+}
+
 // next decides what a task does when a run of it ends.
 func (e *engine) next(t *task, now int64) *run {
-	if t.delayed() && t.life == live && !t.busy() && t.paused {
+	switch {
+	case !t.delayed() || t.life != live || t.busy():
+	case now < t.begins(): // it was by RunNow, and does not move the first tick
+	case t.paused:
 		t.account(now)
 		t.forgetDue() // Resume sets the next
-	} else if t.delayed() && t.life == live && !t.busy() {
+	default:
 		// A tick can have fallen due beside a run by RunNow.
 		t.account(now)
 		if n, last, _ := t.takeDue(now); n > 0 {

@@ -183,10 +183,11 @@ func (e *engine) answer(t *task, s *seat, turn uint64) {
 		e.m.end(t, stopped, err)
 		return
 	}
-	e.seat(t, s, turn, next, ok)
-	if gap {
-		e.noteGap(t, s, served, after)
-	}
+	e.seat(t, s, turn, next, ok, func() {
+		if gap {
+			e.noteGap(t, s, served, after)
+		}
+	})
 }
 
 // askFrom is the instant after which the next one is sought, and the last served.
@@ -200,11 +201,16 @@ func (e *engine) askFrom(t *task, s *seat) (after, served time.Time) {
 	if s.delay {
 		return after, served
 	}
-	after = s.notBeforeStart(after.Add(-s.shift)).Round(0)
+	return s.askAfter(after, served), served
+}
+
+// askAfter is the instant after which to ask at wall, when served was the last one.
+func (s *seat) askAfter(wall, served time.Time) time.Time {
+	after := s.notBeforeStart(wall.Add(-s.shift)).Round(0)
 	if served.After(after) {
-		after = served
+		return served
 	}
-	return after, served
+	return after
 }
 
 // answered ends the question, and tells whether it was still open.
@@ -220,11 +226,12 @@ func (e *engine) answered(t *task, s *seat, turn uint64) bool {
 
 // seat takes the schedule's answer, unless it has been asked again meanwhile: two
 // answers could be the same instant, before it was served and after.
-func (e *engine) seat(t *task, s *seat, turn uint64, next time.Time, ok bool) {
+func (e *engine) seat(t *task, s *seat, turn uint64, next time.Time, ok bool, noteGap func()) {
 	e.mu.Lock()
 	t.mu.Lock()
 	if t.extra.seat == s && s.turn == turn && t.life == live {
 		if !s.stale {
+			noteGap()
 			e.seatLocked(t, s, next, ok)
 		}
 		s.stale = false
@@ -269,9 +276,8 @@ func (t *task) followEnd(wall time.Time, mono int64) {
 	}
 }
 
+// noteGap is called with the task's mu held.
 func (e *engine) noteGap(t *task, s *seat, from, to time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	s.gapFrom, s.gapTo = from, to
 	t.extra.counts.gaps++
 	e.m.events.gap(t, from, to)

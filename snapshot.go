@@ -179,7 +179,9 @@ func (t *task) nextStart() int64 {
 	}
 	due := t.nextDue()
 	switch {
-	case t.holding() && t.blocked():
+	case t.waits():
+		return never // when its turn comes
+	case (t.holding() || t.delayed() && t.begins() < due) && t.blocked():
 		return never // when the run ends
 	case t.holding():
 		return t.floor()

@@ -124,6 +124,7 @@ type run struct {
 	warned  bool          // "timed out, still running" has been said
 	stopped bool          // its context was cancelled because the task or manager stops
 	awaited bool          // Shutdown waits for its end
+	prior   bool          // queued before the task got its Schedule: none of that one's number of runs
 	aside   bool          // it goes on a goroutine of its own
 	placed  bool          // it holds a place at every gate of its task
 	index   int64         // of the tick it serves; -1 for RunNow
@@ -140,6 +141,7 @@ type extra struct {
 	seat     *seat     // of a task with a Schedule
 	endAt    int64     // no tick after this instant; never by default
 	spentAt  int64     // nor after this: the start of the last of MaxRuns; never before
+	begins   int64     // of a delayed task: its StartAt; 0 if it has none
 	endGiven time.Time // as the option said
 	// startGiven is so, too, if it does not fit in startAt.
 	startGiven time.Time
@@ -208,6 +210,14 @@ func (t *task) end() int64 {
 		return never
 	}
 	return min(t.extra.endAt, t.extra.spentAt)
+}
+
+// begins is the instant before which no tick of a delayed task is due.
+func (t *task) begins() int64 {
+	if t.extra == nil {
+		return 0
+	}
+	return t.extra.begins
 }
 
 // nextDue is the instant of the next tick, never if none is known.

@@ -349,6 +349,9 @@ func (e *engine) dequeue(t *task, manual bool, kind Kind, counter func(*counts) 
 	for _, r := range waiting {
 		e.leave(r)
 		t.freed(r)
+		if r.prior && t.extra.maxRuns > 0 {
+			t.extra.maxRuns--
+		}
 		if r.index >= 0 {
 			t.skip(kind, counter(&t.x().counts), 1, r.index)
 		}

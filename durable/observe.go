@@ -182,8 +182,11 @@ func (s *Scheduler) log(level slog.Level, msg string, attrs ...slog.Attr) {
 // userPanicked tells of the first panic of the observer or the log handler. (If it is
 // the handler's, of this line too, that is all.)
 func (s *Scheduler) userPanicked(p any) {
-	s.log(slog.LevelError, "observer or log handler panicked, further panics are not logged",
-		errAttr(fmt.Errorf("%w: %v", errPanicked, p)), slog.String("stack", string(debug.Stack())))
+	stack := string(debug.Stack())
+	s.queue.Post(func() { // the text of what it panicked with is user code, too
+		s.log(slog.LevelError, "observer or log handler panicked, further panics are not logged",
+			errAttr(fmt.Errorf("%w: %v", errPanicked, p)), slog.String("stack", stack))
+	})
 }
 
 func errAttr(err error) slog.Attr { return slog.String("error", errText(err)) }
