@@ -37,6 +37,7 @@ func TestAStopHandsBackARunWhoseClaimGotLost(t *testing.T) {
 			}
 			a.shut()
 			c.wantStates("j", "manual:cancelled")
+			c.clk.Advance(time.Second) // runs are in the order of their starts
 			c.node("b", durable.Config{}).handle("h", z.quick).start()
 			c.clk.Advance(time.Minute)
 			c.wantStates("j", "manual:cancelled", "retry:succeeded")
