@@ -215,9 +215,10 @@
 package taskmanager
 
 // Lock order: TaskManager.mu, engine.mu, task.mu, then the leaf locks, under which
-// no other of these is taken: limitContext.mu, the queue's of events, shutdown.mu,
-// entropy.mu, marks.mu, and those of the source of time, which the queue's may be held for. extra.policyMu is held while a user's backoff policy runs, and so taken
-// with no other lock held.
+// no other of these is taken: limitContext.mu, shutdown.mu, entropy.mu, marks.mu, the
+// queue's of events, and those of the source of time, which come after the queue's.
+// extra.policyMu is held while a user's backoff policy runs, and so taken with no other
+// lock held.
 //
 // The reason for that order: what begins or ends a task has to change the index of
 // names, the wheel and the task in one step, and comes from above; the pump comes

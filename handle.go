@@ -9,8 +9,8 @@ import (
 )
 
 // Pause keeps the task from running until Resume: its ticks are counted as
-// skipped. A run in flight goes on, and so does one of RunNow that has not begun yet. ErrStopped if the task is over, ErrClosed
-// after Shutdown.
+// skipped. A run in flight goes on, and so does one of RunNow that has not begun yet.
+// ErrStopped if the task is over, ErrClosed after Shutdown.
 func (t *Handle) Pause() error {
 	return t.change(func(e *engine, now int64) {
 		if t.paused {

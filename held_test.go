@@ -199,6 +199,9 @@ func TestARunByRunNowDoesNotMoveTheFirstTickOfAFixedDelay(t *testing.T) {
 			if err := h.RunNow(); err != nil {
 				t.Fatal(err)
 			}
+			if next, want := h.NextRun(), w.start.Add(61*time.Minute); !paused && !next.Equal(want) {
+				t.Errorf("%s: NextRun = %v during the run, want %v", name, next, want)
+			}
 			w.advance(30 * time.Minute)
 			if err := h.Resume(); err != nil {
 				t.Fatal(err)

@@ -181,7 +181,7 @@ func (t *task) nextStart() int64 {
 	switch {
 	case t.waits():
 		return never // when its turn comes
-	case (t.holding() || t.delayed() && t.begins() < due) && t.blocked():
+	case (t.holding() || t.delayed() && t.run.started >= t.begins()) && t.blocked():
 		return never // when the run ends
 	case t.holding():
 		return t.floor()
