@@ -2,11 +2,13 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
+	"github.com/taskmanager-go/taskmanager/tasktest"
 )
 
 // Answers of the store that get lost.
@@ -141,6 +143,41 @@ func TestARunIsCancelledThoughItHasNotBegunYet(t *testing.T) {
 				gate.Open()
 				a.shut()
 				b.shut()
+			})
+		})
+	}
+}
+
+// Another node cancels a run, and it ends otherwise before its node hears of that.
+func TestNothingFollowsARunThatSomebodyHasCancelled(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(c *cluster, a *node, gate *tasktest.Gate)
+		want string
+	}{
+		"it fails":         {func(_ *cluster, _ *node, gate *tasktest.Gate) { gate.Open() }, "manual:failed"},
+		"its node stops":   {func(_ *cluster, a *node, _ *tasktest.Gate) { a.shut() }, "manual:cancelled"},
+		"its node is gone": {func(_ *cluster, a *node, _ *tasktest.Gate) { a.cut(true) }, "manual:lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cl := newCluster(t)
+				gate := cl.clk.NewGate()
+				var y, z tally
+				a := cl.node("a", durable.Config{ShutdownTimeout: -1}).handle("h", func(ctx context.Context, r durable.Run) error {
+					y.begin(r)
+					return y.end(errors.Join(gate.Wait(ctx), errors.New("failed")))
+				}).add(durable.Job{Name: "j", Handler: "h", RequestsRecovery: true, Retry: durable.Retry{MaxRetries: 5, Delay: time.Second}}).start()
+				id := a.trigger("j")
+				b := cl.node("b", durable.Config{}).handle("h", z.quick).start()
+				if n, err := b.Cancel(context.Background(), id); n != 1 || err != nil {
+					t.Fatalf("Cancel = %d, %v, want 1", n, err)
+				}
+				c.end(cl, a, gate)
+				cl.clk.Advance(10 * time.Minute)
+				cl.wantStates("j", c.want)
+				if y.count() != 1 || z.count() != 0 {
+					t.Errorf("%d runs on its node, %d on the other, want 1, 0", y.count(), z.count())
+				}
 			})
 		})
 	}

@@ -75,7 +75,7 @@ func (m *Memory) decideEnds(now time.Time, r FinishRequest) ([]bool, map[*memory
 
 // end makes the end of a run true, but for the trigger that it holds.
 func (m *Memory) end(now time.Time, e *End) {
-	if e.Follow != nil {
+	if a := m.active[e.Run.ID]; e.Follow != nil && (e.Local || !a.row.Cancel) {
 		row := *e.Follow
 		row.DueAt = now.Add(e.FollowIn)
 		if job := m.name(row.Job); job.exists {

@@ -56,15 +56,16 @@ type auditor struct {
 }
 
 type ledgerRun struct {
-	row     durable.RunRow
-	job     durable.JobRow
-	by      string // name of the sim's node
-	ended   bool
-	kept    bool // it is interrupted, and still active
-	end     durable.RunRow
-	follow  string // ID of the one-shot trigger that follows
-	starts  int
-	handler *handlerLog
+	row       durable.RunRow
+	job       durable.JobRow
+	by        string // name of the sim's node
+	ended     bool
+	kept      bool // it is interrupted, and still active
+	cancelled bool // somebody has cancelled it, whether or not its node knows
+	end       durable.RunRow
+	follow    string // ID of the one-shot trigger that follows
+	starts    int
+	handler   *handlerLog
 }
 
 type ledgerShot struct {
@@ -434,6 +435,9 @@ func (a *auditor) follows(l *ledgerRun, e durable.End) {
 		}
 	}
 	f := e.Follow
+	if l.cancelled {
+		return // the store adds nothing: should it be claimed, it follows from nothing
+	}
 	if f == nil {
 		if kind != durable.KindSchedule && !maybe {
 			a.failLocked("follow", "run %s of %s ended as %v, and no %v follows", r.ID, r.Job, e.Run.State, kind)
@@ -553,6 +557,11 @@ func (s *auditStore) Edit(ctx context.Context, job string, scope durable.Scope, 
 	}
 	for _, r := range made.Records {
 		a.skipped[r.ID] = true
+	}
+	for _, id := range made.Cancel {
+		if l := a.runs[id]; l != nil {
+			l.cancelled = true
+		}
 	}
 	return nil
 }

@@ -61,6 +61,10 @@ func (t *txn) finish(r *durable.FinishRequest, known bool) ([]bool, error) {
 	if err := t.lockEnds(r.Ends); err != nil {
 		return nil, err
 	}
+	cancelled, err := t.cancelled(r.Ends)
+	if err != nil {
+		return nil, err
+	}
 	own, err := t.takeRuns(r.Ends, known)
 	if err != nil {
 		return nil, err
@@ -73,7 +77,7 @@ func (t *txn) finish(r *durable.FinishRequest, known bool) ([]bool, error) {
 		if !own[i] {
 			continue
 		}
-		if e.Follow != nil {
+		if e.Follow != nil && !slices.Contains(cancelled, e.Run.ID) {
 			f := *e.Follow
 			f.DueAt, f.Version = t.now.Add(e.FollowIn), 1
 			follow = append(follow, f)
@@ -104,6 +108,33 @@ func (t *txn) finish(r *durable.FinishRequest, known bool) ([]bool, error) {
 		return nil, err
 	}
 	return own, t.addFollowers(follow)
+}
+
+// cancelled are those of the runs that are to be followed and that somebody wanted
+// cancelled. It locks their rows: nobody is to want it afterwards.
+func (t *txn) cancelled(ends []durable.End) ([]string, error) {
+	var ids []string
+	for i := range ends {
+		if ends[i].Follow != nil && !ends[i].Local {
+			ids = append(ids, ends[i].Run.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	slices.Sort(ids)
+	where, args := t.dialect.among("id", ids)
+	var cancelled []string
+	err := each(t.ctx, t.Store, t.q, "SELECT id, to_cancel FROM {run}{primary} WHERE "+where+" ORDER BY id{lock}", args, func(rows *sql.Rows) error {
+		var id string
+		var cancel truth
+		err := rows.Scan(&id, &cancel)
+		if cancel {
+			cancelled = append(cancelled, id)
+		}
+		return err
+	})
+	return cancelled, err
 }
 
 // addFollowers adds what follows the ends, for the handlers that the jobs have now.

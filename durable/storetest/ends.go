@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
@@ -39,6 +40,24 @@ var ends = []promise{
 		w.unchanged("the same end again, as after a lost answer", func() {
 			w.want("Finish", w.finish(end), []bool{false})
 		})
+	}},
+	{"nothing follows what somebody wanted cancelled", func(w *world) {
+		for _, keep := range []bool{false, true} {
+			w.node("n")
+			job := fmt.Sprint("cancelled-", keep)
+			w.job(job, concurrent)
+			w.trigger(job, "t", w.now())
+			runs := w.runsOf(w.claim("n", 5))
+			w.want("runs claimed", len(runs), 1)
+			w.enqueue(job, func(e *durable.Edit) { e.Cancel = []string{runs[0].ID} })
+			end := ended(runs[0])
+			follow := w.oneShot(job, w.now(), kind(durable.KindRetry))
+			if end.Follow = &follow; keep {
+				end.Keep, end.Run.State = true, durable.RunInterrupted
+			}
+			w.want("Finish", w.finish(end), []bool{true})
+			w.want("triggers", len(w.state(job).Triggers), 1)
+		}
 	}},
 	{"a local run is only added", func(w *world) {
 		before := w.busyJob()
