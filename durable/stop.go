@@ -35,7 +35,8 @@ const (
 // that all came to their end. Attempts of jobs that run on every node are dropped.
 //
 // A Start under way fails, and ends the scheduler (called by the Waker that Start waits
-// for, it needs a ctx that ends). Only the first call acts; later ones wait for the same verdict, or for their ctx.
+// for, it needs a ctx that ends). Only the first call acts; later ones wait for the same
+// verdict, or for their ctx.
 // Called by a handler with its own context it does not wait for the run that calls
 // it: it goes on behind it, and taskmanager.ErrOwnRun is returned at once.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
