@@ -145,8 +145,10 @@ func TestPauseLeavesARunByRunNowThatHasNotBegun(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.advance(time.Hour)
-		if want := map[bool]string{false: "1s run", true: "11s run"}[waits]; true {
-			w.want(t, want)
+		if waits {
+			w.want(t, "11s run")
+		} else {
+			w.want(t, "1s run")
 		}
 		w.stateIs(h, taskmanager.Paused)
 	}

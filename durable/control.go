@@ -202,7 +202,8 @@ func (c control) DropPending(ctx context.Context, job string) error {
 
 // Cancel ends the context of a run, wherever it runs, with ErrCancelled as the cause:
 // at once on this node, and by the next heartbeat (or sooner, with a Waker) on
-// others. what is a run's ID, or a job's name for all of its runs. It returns how
+// others; and nothing follows the run, no retry and no recovery, whatever its end is.
+// what is a run's ID, or a job's name for all of its runs. It returns how
 // many runs were asked to end; ErrNotFound if there is no such job or active run. Of a
 // job that runs on every node it ends the runs on this node: others' are not known.
 func (c control) Cancel(ctx context.Context, what string) (n int, err error) {

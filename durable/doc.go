@@ -114,7 +114,7 @@
 //	end.go         what becomes of an ended run    } no clock, no store
 //	edit.go        what becomes of a changed job   }
 //	control.go     the calls that change jobs, in a transaction or not
-//	scheduler.go   a node: its parts, Start
+//	scheduler.go   a node: its parts; start.go: Start and Run
 //	loop.go        a loop as a recurring task, and what revives it
 //	claim.go       the loop that claims
 //	flights.go     runs on this node; workers.go has the goroutines for them

@@ -285,11 +285,15 @@ func TestLocalTriggersMisfireAsOthersDo(t *testing.T) {
 			}
 			told := func(rows []durable.RunRow) (l []string) {
 				for _, r := range rows {
-					l = append(l, fmt.Sprint(r.State, " for ", r.ScheduledAt.Format("15:04"), ", passed ", r.Passed))
+					text := r.State.String()
+					if r.State == durable.RunSkipped {
+						text += fmt.Sprint(" for ", r.ScheduledAt.Format("15:04"), ", passed ", r.Passed)
+					}
+					l = append(l, text)
 				}
 				return l
 			}
-			if a, b := told(rows[0]), told(rows[1]); len(a) == len(b) && policy == durable.Skip && !slices.Equal(a, b) || len(a) != len(b) {
+			if a, b := told(rows[0]), told(rows[1]); !slices.Equal(a, b) {
 				t.Errorf("%v%s: the cluster's job %q, the local one %q", policy, end, a, b)
 			}
 		}
