@@ -92,8 +92,21 @@ func NewNames() *Names { n := newNames(); return &n }
 // NewNamed is a task that has a name and nothing else.
 func NewNamed(name string) *Handle { return &task{name: name} }
 
-func (s *names) Add(t *Handle) bool       { return s.add(t) }
-func (s *names) Remove(t *Handle)         { s.remove(t) }
+func (s *names) Add(t *Handle) bool {
+	t.hash = s.hash(t.name)
+	s.fit()
+	at, taken := s.slot(t.name, t.hash)
+	if !taken {
+		s.put(at, t)
+	}
+	return !taken
+}
+
+func (s *names) Remove(t *Handle) {
+	s.remove(t)
+	s.fit()
+}
+
 func (s *names) Find(name string) *Handle { return s.find(name) }
 func (s *names) Hash(name string) uint32  { return s.hash(name) }
 func (s *names) All() []*Handle           { return s.all() }
@@ -110,8 +123,8 @@ func (s *names) Check() error {
 		if (t != nil) != (s.tags[i] >= firstTag) || t != nil && s.tags[i] != tagOf(t.hash) {
 			return fmt.Errorf("slot %d has task %p and tag %d", i, t, s.tags[i])
 		}
-		if t != nil && int(t.place) != i {
-			return fmt.Errorf("%q is in slot %d and says %d", t.name, i, t.place)
+		if t != nil && int(t.place) != i+1 {
+			return fmt.Errorf("%q is in slot %d and says %d", t.name, i, int(t.place)-1)
 		}
 		if t == nil {
 			continue

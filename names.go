@@ -72,35 +72,27 @@ func (s *names) slot(name string, hash uint32) (at int, there bool) {
 	return free, false
 }
 
-// add puts t in, unless its name is taken.
-func (s *names) add(t *task) bool {
-	t.hash = s.hash(t.name)
-	i, there := s.slot(t.name, t.hash)
-	if there {
-		return false
-	}
+// put puts t, whose hash is set, where slot has said that it may be.
+func (s *names) put(i int, t *task) {
 	if s.tags[i] == empty {
 		s.used++
 	}
-	s.put(i, t)
 	s.count++
-	if s.used > len(s.table)/4*3 {
-		s.rebuild()
-	}
-	return true
+	s.set(i, t)
 }
 
-func (s *names) put(i int, t *task) {
+func (s *names) set(i int, t *task) {
 	s.table[i], s.tags[i] = t, tagOf(t.hash)
-	t.place = uint32(i)
+	t.place = uint32(i + 1)
 }
 
 // remove takes t out, if it is there.
 func (s *names) remove(t *task) {
-	i, mask := int(t.place), len(s.table)-1
-	if i > mask || s.table[i] != t {
+	if t.place == 0 {
 		return
 	}
+	i, mask := int(t.place-1), len(s.table)-1
+	t.place = 0
 	s.count--
 	s.table[i], s.tags[i] = nil, grave
 	if s.tags[(i+1)&mask] == empty { // the end of a row needs no graves
@@ -109,13 +101,16 @@ func (s *names) remove(t *task) {
 			s.used--
 		}
 	}
-	if len(s.table) > 1024 && s.count < len(s.table)/8 {
-		s.rebuild()
-	}
 }
 
-// rebuild makes the table one that is half full at most, and without graves.
-func (s *names) rebuild() {
+// fit sees that there is room for another name and not much too much: if not, it makes the
+// table one that is half full at most, and without graves. It has to be called before each
+// put, and should be after a remove; it is apart from them because it may take milliseconds,
+// which nobody has who holds engine.mu.
+func (s *names) fit() {
+	if s.used < len(s.table)/4*3 && (len(s.table) <= 1024 || s.count >= len(s.table)/8) {
+		return
+	}
 	old := s.table
 	size := 8
 	for size < 2*s.count {
@@ -132,7 +127,7 @@ func (s *names) rebuild() {
 		for s.tags[i] != empty {
 			i = (i + 1) & mask
 		}
-		s.put(i, t)
+		s.set(i, t)
 	}
 }
 

@@ -204,23 +204,24 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 	t.run.task, t.node.task = t, t
 	t.paused = s.Paused
 	t.keepStart(s.StartAt.Round(0))
+	t.hash = m.names.hash(t.name)
 
 	m.mu.Lock()
 	if m.closing != nil {
 		m.mu.Unlock()
 		return nil, ErrClosed
 	}
-	if !m.names.add(t) {
+	m.names.fit()
+	e.mu.Lock()
+	place, taken := m.names.slot(t.name, t.hash)
+	if taken {
+		e.mu.Unlock()
 		m.mu.Unlock()
 		return nil, fmt.Errorf("%w: %q", ErrDuplicateName, t.name)
 	}
 	m.lastID++
 	t.id = m.lastID
 	t.conf = m.confFor(s)
-	// Both locks, so that nobody finds the task before it has its first tick.
-	e.mu.Lock()
-	t.mu.Lock()
-	m.mu.Unlock()
 	wall, now := e.source.Now()
 	if !s.EndAt.IsZero() {
 		t.x().endAt = later(now, s.EndAt.Sub(wall))
@@ -234,11 +235,14 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 	if s.Precise {
 		e.makePrecise(t)
 	}
+	// Both locks are held until the task is filed and has its name: nobody finds it before,
+	// and its own lock need not be taken.
 	e.refile(t, now)
+	m.names.put(place, t)
 	over := t.over()
 	m.events.added(t) // with the locks held: nothing can be told of the task before
-	t.mu.Unlock()
 	e.mu.Unlock()
+	m.mu.Unlock()
 	if over {
 		m.end(t, complete, nil)
 	}

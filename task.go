@@ -33,7 +33,7 @@ type Handle struct {
 	paused bool
 	single bool   // one instant is known at a time: a schedule, or fixed delay
 	slow   uint8  // runs to go on a goroutine of their own
-	place  uint32 // in the set of names; guarded by TaskManager.mu
+	place  uint32 // 1 + that in the set of names, 0 if not in it; guarded by TaskManager.mu
 
 	extra *extra // what most tasks do not need, made when it is
 	conf  *conf  // immutable

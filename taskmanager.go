@@ -245,6 +245,7 @@ func (m *TaskManager) endNow(t *task, how life, reason error) (quiet, ok bool) {
 	e := m.engine
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.names.fit()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer e.nextTurns(t.conf.gates) // when the task is unlocked
@@ -253,13 +254,17 @@ func (m *TaskManager) endNow(t *task, how life, reason error) (quiet, ok bool) {
 	if t.life != live || how == complete && !t.over() { // a RunNow, say, came between
 		return false, false
 	}
-	e.endLocked(t, how)
 	if reason != nil {
 		t.x().reason = reason
 	}
+	// What is atomic comes before what writes to other tasks' memory and the names', and
+	// waits for none of that.
+	if reason != ErrClosed {
+		(*taskContext)(t).end(m.stopped)
+	}
+	e.endLocked(t, how)
 	if reason != ErrClosed {
 		t.cancelRuns(m.stopped)
-		(*taskContext)(t).end(m.stopped)
 	}
 	m.names.remove(t)
 	m.events.ended(t, how, reason) // with the locks held: before any task of that name is added

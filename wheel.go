@@ -148,14 +148,15 @@ func (w *wheel) remove(n *node) {
 	if !n.filed() {
 		return
 	}
-	w.unfile(int(n.slot-1), int(n.idx))
+	s, i := int(n.slot-1), int(n.idx)
+	n.slot = 0
+	w.unfile(s, i)
 }
 
 // unfile removes the i-th node of a slot by putting the last one in its place.
 func (w *wheel) unfile(s, i int) {
 	slot := w.slots[s]
 	last := len(slot) - 1
-	slot[i].slot = 0
 	if i != last {
 		slot[i] = slot[last]
 		slot[i].idx = int32(i)
@@ -288,6 +289,7 @@ func (w *wheel) popPart(s int, now int64, limit int, out []*node) (due []*node, 
 		if len(out) >= limit {
 			return out, false
 		}
+		n.slot = 0
 		w.unfile(s, i)
 		out = append(out, n)
 	}
