@@ -219,6 +219,7 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 		m.mu.Unlock()
 		return nil, fmt.Errorf("%w: %q", ErrDuplicateName, t.name)
 	}
+	m.names.put(place, t) // first, since what it writes to is in no cache
 	m.lastID++
 	t.id = m.lastID
 	t.conf = m.confFor(s)
@@ -235,10 +236,9 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 	if s.Precise {
 		e.makePrecise(t)
 	}
-	// Both locks are held until the task is filed and has its name: nobody finds it before,
-	// and its own lock need not be taken.
+	// Both locks are held until the task is filed: nobody finds it before, and its own
+	// lock need not be taken.
 	e.refile(t, now)
-	m.names.put(place, t)
 	over := t.over()
 	m.events.added(t) // with the locks held: nothing can be told of the task before
 	e.mu.Unlock()
