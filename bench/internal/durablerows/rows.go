@@ -133,6 +133,7 @@ func throughput() []row.Workload {
 			drained(runsSQLite, "exclusive", excl, false, size{1, 1}, exclusive(sqlite, claimers, batch)),
 			drained(runsSQLite, "store", store, false, size{30_000, 80_000}, storeOnly(sqlite)),
 			drained(runsSQLite, "raw", "raw SQL: claim, record, delete", true, size{40_000, 120_000}, raw(sqlite, sqliteLoop)),
+			drained(runsSQLite, "raw-own", "the same by hand on **durable**'s tables", true, size{30_000, 80_000}, rawOwn),
 			drained(runsSQLite, "river", "River", true, size{4_000, 12_000}, riverSQLite),
 		),
 		throughputRow(runsMariaDB, "Jobs that do nothing, MariaDB",
