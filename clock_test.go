@@ -2,6 +2,7 @@ package taskmanager_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -333,5 +334,61 @@ func TestAStepDuringARunIsFollowed(t *testing.T) {
 		if s := h.Snapshot(); s.State != taskmanager.Scheduled || s.NextRun.Sub(w.clk.Now()) > time.Second {
 			t.Errorf("step %v: %v, next run in %v", step, s.State, s.NextRun.Sub(w.clk.Now()))
 		}
+	}
+}
+
+// stepsClock is a schedule during whose n-th Next the wall clock is set.
+func stepsClock(w *world, by time.Duration, n int, next nextFunc) nextFunc {
+	asked := 0
+	return func(after time.Time) (time.Time, bool) {
+		if asked++; asked == n {
+			defer w.clk.StepWall(by)
+		}
+		return next(after)
+	}
+}
+
+// minuteLater is a schedule that is a fixed delay of a minute.
+type minuteLater struct{ nextFunc }
+
+func (minuteLater) FixedDelay() (time.Duration, int, bool) { return time.Minute, 0, true }
+
+func TestAStepWhileAScheduleIsAskedMovesNoDelay(t *testing.T) {
+	for _, by := range []time.Duration{-time.Hour, time.Hour} {
+		for n := 1; n <= 2; n++ { // the first question is the caller's, the second one the engine's
+			t.Run(fmt.Sprint(by, n), func(t *testing.T) {
+				w := newWorld(t)
+				runs := 0
+				s := stepsClock(w, by, n, delaySchedule{time.Minute, 0}.Next)
+				w.schedule("a", minuteLater{s}, func(context.Context) error { runs++; return nil })
+				for minute := range 4 {
+					w.advance(59 * time.Second)
+					if runs != minute {
+						t.Errorf("%d runs a second before the end of minute %d, want %[2]d", runs, minute)
+					}
+					w.advance(time.Second)
+					if runs != minute+1 {
+						t.Errorf("%d runs at the end of minute %d, want %d", runs, minute, minute+1)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAStepBackWhileAScheduleIsAskedHasItAskedAgain(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			w := newWorld(t)
+			w.clk.StepWall(12*time.Hour - time.Minute)
+			h := w.schedule("a", stepsClock(w, -26*time.Hour, n, noon.Next), nothing) // the first that follows the clock
+			for range n - 1 {
+				w.advance(time.Minute)
+			}
+			w.advance(2 * time.Second) // and the step has been looked at
+			if in := h.NextRun().Sub(w.clk.Now()); in < 0 || in > 3*time.Hour {
+				t.Errorf("the next run is in %v, want it at the noon before the one that was answered", in)
+			}
+		})
 	}
 }

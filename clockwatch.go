@@ -119,10 +119,9 @@ func (e *engine) reseat(t *task, back bool) {
 	if t.life != live {
 		return
 	}
-	t.followEnd(e.source.Now())
+	t.followEnd(e.hands())
 	if s.asking {
-		s.stale = s.stale || back
-		return
+		return // see seatLocked
 	}
 	if back {
 		s.at, s.ended, t.origin = time.Time{}, false, never

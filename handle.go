@@ -83,7 +83,7 @@ func (t *Handle) RescheduleWith(schedule Schedule) error {
 	if t.Schedule() != nil { // else the jitter is an interval's
 		st.shift = m.entropy.below(s.Jitter)
 	}
-	next, ok, err := m.firstInstant(st)
+	next, err := m.firstInstant(st)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (t *Handle) RescheduleWith(schedule Schedule) error {
 			t.extra.maxRuns = t.committed() + st.runs
 			t.eachRun(func(r *run) { r.prior = r.stage == queued })
 		}
-		m.takeSeat(t, next, ok)
+		m.takeSeat(t, next)
 	})
 }
 

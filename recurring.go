@@ -102,13 +102,13 @@ func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...
 		s.Jitter = 0
 	}
 	st.start = s.StartAt
-	next, ok, err := m.firstInstant(st)
+	next, err := m.firstInstant(st)
 	if err != nil {
 		return nil, err
 	}
 	t := &task{name: name, fn: fn, single: true, origin: never, next: 1}
 	t.x().seat, t.extra.maxRuns = st, st.runs
-	return m.schedule(t, s, first{at: next, ok: ok})
+	return m.schedule(t, s, first{answer: next})
 }
 
 // checkFor refuses options that have no meaning with the schedule.
@@ -164,27 +164,27 @@ func newSeat(schedule Schedule) *seat {
 }
 
 // firstInstant asks a schedule for its first instant, on the caller's goroutine.
-func (m *TaskManager) firstInstant(s *seat) (time.Time, bool, error) {
+func (m *TaskManager) firstInstant(s *seat) (a answer, err error) {
 	if s.manual {
-		return time.Time{}, false, nil
+		return a, nil
 	}
-	wall, _ := m.engine.source.Now()
-	return s.ask(s.notBeforeStart(wall).Round(0))
+	a.asked = m.engine.hands()
+	a.at, a.ok, err = s.ask(s.notBeforeStart(a.asked.wall).Round(0))
+	return a, err
 }
 
 // takeSeat gives a task with a schedule its first instant. Called with engine.mu
 // and the task's mu held.
-func (m *TaskManager) takeSeat(t *task, next time.Time, ok bool) {
+func (m *TaskManager) takeSeat(t *task, a answer) {
 	e := m.engine
 	if t.extra.seat.manual {
 		return
 	}
 	s := t.extra.seat
-	e.seatLocked(t, s, next, ok)
+	e.seatLocked(t, s, a)
 	t.extra.begins = 0
 	if s.delay && !s.start.IsZero() {
-		wall, now := e.source.Now()
-		t.extra.begins = later(now, s.start.Sub(wall))
+		t.extra.begins = later(a.asked.mono, s.start.Sub(a.asked.wall))
 	}
 	if t.followsWall() {
 		e.watchFor(t)
@@ -194,8 +194,7 @@ func (m *TaskManager) takeSeat(t *task, next time.Time, ok bool) {
 // first is what a task's first tick comes from.
 type first struct {
 	jitter time.Duration // of an interval task
-	at     time.Time     // what a Schedule gave, if ok
-	ok     bool
+	answer answer        // of a Schedule
 }
 
 // schedule makes t a live task.
@@ -229,7 +228,7 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 		t.extra.endGiven = s.EndAt.Round(0)
 	}
 	if t.extra != nil && t.extra.seat != nil {
-		m.takeSeat(t, f.at, f.ok)
+		m.takeSeat(t, f.answer)
 	} else {
 		t.startGrid(s, f.jitter, now, wall)
 	}

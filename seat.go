@@ -59,7 +59,6 @@ type seat struct {
 	at     time.Time // the instant seated, without shift; zero if none
 	served time.Time // the last instant that fell due
 	asking bool
-	stale  bool   // the wall clock went back meanwhile: the answer is not what counts
 	until  int64  // when asking: the instant at which patience ends
 	ended  bool   // there is no next instant
 	turn   uint64 // counts the questions, so that a late answer is recognised
@@ -169,7 +168,7 @@ func (e *engine) answer(t *task, s *seat, turn uint64) {
 			e.m.end(t, stopped, fmt.Errorf("%w: Next called runtime.Goexit", ErrSchedule))
 		}
 	}()
-	after, served := e.askFrom(t, s)
+	after, served, asked := e.askFrom(t, s)
 	next, ok, err := s.ask(after)
 	gap := false
 	if err == nil && !s.delay && !served.IsZero() && served.Before(after) {
@@ -183,25 +182,47 @@ func (e *engine) answer(t *task, s *seat, turn uint64) {
 		e.m.end(t, stopped, err)
 		return
 	}
-	e.seat(t, s, turn, next, ok, func() {
+	e.seat(t, s, turn, answer{next, ok, asked}, func() {
 		if gap {
 			e.noteGap(t, s, served, after)
 		}
 	})
 }
 
+// An answer is what a schedule says.
+type answer struct {
+	at    time.Time // if ok
+	ok    bool
+	asked hands
+}
+
+// hands are an instant on the wall clock, and on the monotonic one.
+type hands struct {
+	wall time.Time
+	mono int64
+}
+
+func (e *engine) hands() hands {
+	wall, mono := e.source.Now()
+	return hands{wall.Round(0), mono}
+}
+
+// wentBack tells whether the wall clock has been set back since.
+func (h hands) wentBack(now hands) bool {
+	return now.wall.Sub(h.wall)-time.Duration(now.mono-h.mono) <= -leastDrift
+}
+
 // askFrom is the instant after which the next one is sought, and the last served.
 // It is now, or the last served if the wall clock has been put back to before that.
-func (e *engine) askFrom(t *task, s *seat) (after, served time.Time) {
+func (e *engine) askFrom(t *task, s *seat) (after, served time.Time, now hands) {
 	t.mu.Lock()
 	served = s.served
 	t.mu.Unlock()
-	wall, _ := e.source.Now()
-	after = wall.Round(0)
+	now = e.hands()
 	if s.delay {
-		return after, served
+		return now.wall, served, now
 	}
-	return s.askAfter(after, served), served
+	return s.askAfter(now.wall, served), served, now
 }
 
 // askAfter is the instant after which to ask at wall, when served was the last one.
@@ -226,15 +247,13 @@ func (e *engine) answered(t *task, s *seat, turn uint64) bool {
 
 // seat takes the schedule's answer, unless it has been asked again meanwhile: two
 // answers could be the same instant, before it was served and after.
-func (e *engine) seat(t *task, s *seat, turn uint64, next time.Time, ok bool, noteGap func()) {
+func (e *engine) seat(t *task, s *seat, turn uint64, a answer, noteGap func()) {
 	e.mu.Lock()
 	t.mu.Lock()
 	if t.extra.seat == s && s.turn == turn && t.life == live {
-		if !s.stale {
+		if e.seatLocked(t, s, a) {
 			noteGap()
-			e.seatLocked(t, s, next, ok)
 		}
-		s.stale = false
 		e.refile(t, e.source.Mono())
 	}
 	over := t.over()
@@ -245,34 +264,48 @@ func (e *engine) seat(t *task, s *seat, turn uint64, next time.Time, ok bool, no
 	}
 }
 
-func (e *engine) seatLocked(t *task, s *seat, next time.Time, ok bool) {
-	if !ok {
+// seatLocked does not take an answer if the wall clock has been set back since the
+// question: there may be an earlier instant now, and the task stays unseated.
+func (e *engine) seatLocked(t *task, s *seat, a answer) bool {
+	now := e.hands()
+	switch {
+	case !s.delay && a.asked.wentBack(now):
+		return false
+	case !a.ok:
 		s.ended, s.at, t.origin = true, time.Time{}, never
-		return
+		return true
 	}
-	s.at = next.Round(0)
-	e.follow(t)
+	s.at = a.at.Round(0)
+	if s.delay { // by the monotonic hand, wherever the other one is by now
+		t.seatBy(a.asked)
+	} else {
+		t.followEnd(now)
+		t.seatBy(now)
+	}
+	return true
 }
 
 // follow sets the task's instant on the monotonic hand from the one seated, by the
 // distance that the two hands have now.
 func (e *engine) follow(t *task) {
+	now := e.hands()
+	t.followEnd(now)
+	t.seatBy(now)
+}
+
+func (t *task) seatBy(h hands) {
 	s := t.extra.seat
-	wall, mono := e.source.Now()
-	if !s.delay {
-		t.followEnd(wall, mono)
-	}
-	away := s.at.Add(s.shift).Sub(wall.Round(0))
-	t.origin = mono + int64(away)
-	if away > 0 && t.origin < mono { // further than nanoseconds can count
+	away := s.at.Add(s.shift).Sub(h.wall)
+	t.origin = h.mono + int64(away)
+	if away > 0 && t.origin < h.mono { // further than nanoseconds can count
 		t.origin = never - 1
 	}
 }
 
 // followEnd sets the end of the grid on the monotonic hand, likewise.
-func (t *task) followEnd(wall time.Time, mono int64) {
+func (t *task) followEnd(now hands) {
 	if x := t.extra; !x.endGiven.IsZero() {
-		x.endAt = later(mono, x.endGiven.Sub(wall.Round(0)))
+		x.endAt = later(now.mono, x.endGiven.Sub(now.wall))
 	}
 }
 
