@@ -61,6 +61,7 @@ type posture struct {
 	limit    time.Duration
 	maxRuns  uint64
 	left     uint64 // starts that MaxRuns leaves
+	free     uint64 // those that no held tick takes
 	first    int64  // of a single task: the instant of the next tick, never if unknown
 
 	seated time.Time // seat.at with shift
@@ -71,6 +72,7 @@ type posture struct {
 	waits  []waitingRun
 	oldest *run // a copy, of the run that has gone on longest
 	grid   []gridTick
+	ends   bool // the grid ends behind them
 }
 
 // A waitingRun is a queued run.
@@ -110,6 +112,7 @@ func (t *task) posture() *posture {
 	if t.holding() {
 		p.held = uint64(t.extra.held.n)
 	}
+	p.free = p.left - min(p.left, t.runsHeld(int64(p.held)))
 	if s := t.seatOf(); s != nil {
 		p.seat, p.asking, p.ended, p.served = s, s.asking, s.ended, s.served
 		if !s.at.IsZero() {
@@ -125,7 +128,7 @@ func (t *task) posture() *posture {
 		}
 	})
 	if !t.single {
-		p.grid = t.gridAhead(now)
+		p.grid, p.ends = t.gridAhead(now)
 	}
 	return p
 }
@@ -158,28 +161,42 @@ func (t *task) waitingRun(r *run) waitingRun {
 	return w
 }
 
-// gridAhead computes the next starts of an interval task.
-func (t *task) gridAhead(now int64) (list []gridTick) {
-	if t.life != live {
-		return nil
+// runsHeld are the runs that n held ticks become.
+func (t *task) runsHeld(n int64) uint64 {
+	if o := t.conf.opts.Overlap; o.kind == overlapCatchUp {
+		return uint64(min(n, int64(o.bound)))
 	}
-	n := int(min(t.runsLeft(), upcomingCount))
-	k := t.next
-	if floor := t.floor(); floor > now && n > 0 {
-		last := t.latest(floor)
-		if last >= k || t.holding() {
-			list = append(list, gridTick{max(last, k-1), floor, true})
+	return uint64(min(n, 1))
+}
+
+// gridAhead computes the next starts of an interval task, and tells whether the grid ends
+// behind them. Of ticks that are held, the first start is listed if its instant is known.
+func (t *task) gridAhead(now int64) (list []gridTick, ends bool) {
+	n := t.runsLeft()
+	if t.life != live || n == 0 {
+		return nil, false
+	}
+	k, held := t.next, int64(0)
+	if t.holding() {
+		held = t.extra.held.n
+	}
+	if floor := t.floor(); floor > now {
+		last := max(t.latest(floor), k-1)
+		if held += last + 1 - k; held > 0 {
+			list = append(list, gridTick{last + 1 - int64(t.runsHeld(held)), floor, true})
 		}
-		k = max(k, last+1)
+		k = last + 1
 	}
-	for ; len(list) < n; k++ {
+	n -= min(n, t.runsHeld(held))
+	n = min(uint64(len(list))+min(n, upcomingCount), upcomingCount)
+	for ; uint64(len(list)) < n; k++ {
 		when := t.at(k)
 		if when > t.end() || when >= never-1 {
-			break
+			return list, true
 		}
 		list = append(list, gridTick{k, when, false})
 	}
-	return list
+	return list, false
 }
 
 // at is the wall clock's instant for one of the monotonic hand.
@@ -379,7 +396,7 @@ func (p *posture) gridInstants() (list []instant, then string) {
 		}
 		list = append(list, instant{p.at(g.when), note})
 	}
-	if uint64(len(list)) < min(p.left, upcomingCount) && p.endAt != never {
+	if p.ends && p.endAt != never {
 		then = "no tick is due after " + instantText(p.at(p.endAt))
 	}
 	return list, then
@@ -412,7 +429,7 @@ func (p *posture) delayedAhead() (list []instant, then string) {
 
 // seatedAhead is upcoming for a schedule on the wall clock: it asks it.
 func (p *posture) seatedAhead() (list []instant, then string) {
-	n := int(min(p.left, upcomingCount))
+	n := int(min(p.free, upcomingCount))
 	shift := p.seat.shift
 	end := p.at(p.endAt)
 	from := p.wall // what comes after it is next
@@ -420,6 +437,9 @@ func (p *posture) seatedAhead() (list []instant, then string) {
 	switch floor := p.at(p.floor); {
 	case p.floor > 0 && (p.held > 0 || !known.IsZero() && !known.After(floor)):
 		list = append(list, instant{floor, ", held by backoff"})
+		if p.held > 0 {
+			n = min(n+1, upcomingCount) // it is one of them
+		}
 		from, known = floor, time.Time{}
 	case known.After(p.wall):
 	default: // taken already, by a pause, or by a run that is about to start

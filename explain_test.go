@@ -117,6 +117,21 @@ var explainScenes = []struct {
 		s.clk.Advance(13 * time.Second)
 		return h
 	}},
+	{"running with the last runs held", nil, func(s explainStage) *taskmanager.Handle {
+		h := s.every(10*time.Second, s.takes(time.Minute), taskmanager.WithOverlap(taskmanager.CatchUp(3)), taskmanager.WithMaxRuns(4), taskmanager.WithEndAt(s.clk.Now().Add(time.Hour)))
+		s.clk.Advance(42 * time.Second)
+		return h
+	}},
+	{"running with the last run but one held", nil, func(s explainStage) *taskmanager.Handle {
+		h := s.every(10*time.Second, s.takes(25*time.Second), taskmanager.WithOverlap(taskmanager.Coalesce), taskmanager.WithMaxRuns(3))
+		s.clk.Advance(32 * time.Second)
+		return h
+	}},
+	{"backing off with all runs but one held", nil, func(s explainStage) *taskmanager.Handle {
+		h := s.every(10*time.Second, fails, backingOffFor(35*time.Second), taskmanager.WithOverlap(taskmanager.CatchUp(3)), taskmanager.WithMaxRuns(5))
+		s.clk.Advance(21 * time.Second)
+		return h
+	}},
 	{"backing off with a tick held", nil, func(s explainStage) *taskmanager.Handle {
 		h := s.every(10*time.Second, fails, backingOffFor(25*time.Second), taskmanager.WithMaxRuns(3))
 		s.clk.Advance(31 * time.Second)
