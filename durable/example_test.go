@@ -226,6 +226,92 @@ func ExampleScheduler_Status() {
 	// the job is paused; trigger default is waiting: the job is paused
 }
 
+// The history, newest first and a page at a time.
+func ExampleScheduler_Runs() {
+	m, clk := fakeTime()
+	defer clk.Close(m)
+	ctx := context.Background()
+
+	s, err := durable.New(nil, durable.Config{Manager: m, Logger: silent})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = errors.Join(
+		durable.Handle(s, "import", func(_ context.Context, run durable.Run, _ struct{}) error {
+			if run.ScheduledAt.Hour() == 3 {
+				return durable.Permanent(errors.New("no file"))
+			}
+			return nil
+		}),
+		s.AddJob(ctx, durable.Job{
+			Name: "import", Handler: "import",
+			Triggers: []durable.Trigger{{Schedule: cronsched.MustParse("cron 0 0 * * * * tz=UTC")}},
+		}),
+		s.Start(ctx))
+	if err != nil {
+		log.Fatal(err)
+	}
+	clk.Advance(5 * time.Hour)
+
+	query := durable.RunQuery{Job: "import", Limit: 2}
+	for page := 1; ; page++ {
+		runs, err := s.Runs(ctx, query)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for i := range runs {
+			fmt.Println("page", page, runs[i].ScheduledAt.Format(time.TimeOnly), runs[i].State)
+		}
+		if len(runs) < query.Limit {
+			break
+		}
+		query.Before = runs[len(runs)-1].Key()
+	}
+	// Output:
+	// page 1 05:00:00 succeeded
+	// page 1 04:00:00 succeeded
+	// page 2 03:00:00 failed
+	// page 2 02:00:00 succeeded
+	// page 3 01:00:00 succeeded
+}
+
+// A run is cancelled from any node by its ID, or all of a job by its name. Its handler's
+// context ends, and it is over when that returns.
+func ExampleScheduler_Cancel() {
+	ctx := context.Background()
+	s, err := durable.New(nil, durable.Config{Logger: silent})
+	if err != nil {
+		log.Fatal(err)
+	}
+	running := make(chan struct{})
+	err = errors.Join(
+		durable.Handle(s, "export", func(ctx context.Context, _ durable.Run, _ struct{}) error {
+			close(running)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}),
+		s.AddJob(ctx, durable.Job{Name: "export", Handler: "export"}),
+		s.Start(ctx))
+	if err != nil {
+		log.Fatal(err)
+	}
+	id, err := s.Trigger(ctx, "export", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-running
+	n, err := s.Cancel(ctx, id)
+	if err != nil {
+		log.Fatal(err)
+	}
+	run, err := s.Wait(ctx, id)
+	fmt.Println(n, "cancelled:", run.State, err)
+	fmt.Println(s.Shutdown(ctx))
+	// Output:
+	// 1 cancelled: cancelled <nil>
+	// <nil>
+}
+
 // silent keeps the log out of what the examples print.
 var silent = slog.New(slog.DiscardHandler)
 
