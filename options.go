@@ -201,6 +201,7 @@ type settings struct {
 	maxConcurrent int
 	tagLimits     map[string]int
 	defaults      []TaskOption
+	task          taskSettings // the defaults put together
 	grace         time.Duration
 	slack         time.Duration
 	errs          []error

@@ -29,7 +29,7 @@ func (m *TaskManager) ScheduleTicks(name string, interval time.Duration, fn Tick
 }
 
 func (m *TaskManager) scheduleInterval(name string, interval time.Duration, fn Func, tickFn TickFunc, opts []TaskOption) (*Handle, error) {
-	s, err := newTaskSettings(m.defaults, opts)
+	s, err := newTaskSettings(&m.defaults, opts)
 	defer settingsPool.Put(s)
 	err = errors.Join(checkTask(name, fn == nil && tickFn == nil), checkInterval(interval), err)
 	if err != nil {
@@ -86,7 +86,7 @@ func later(at int64, d time.Duration) int64 {
 // schedule whose Next panics is refused here. One without an instant to come (a date that
 // does not exist, a time that is over) is none: its task is complete at once.
 func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...TaskOption) (*Handle, error) {
-	s, err := newTaskSettings(m.defaults, opts)
+	s, err := newTaskSettings(&m.defaults, opts)
 	defer settingsPool.Put(s)
 	err = errors.Join(checkTask(name, fn == nil), checkSchedule(schedule), err)
 	if err != nil {

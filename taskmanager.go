@@ -24,7 +24,7 @@ type TaskManager struct {
 	backoffBase time.Duration
 	maxPower    int
 	grace       time.Duration
-	defaults    []TaskOption
+	defaults    taskSettings // of every task
 	allGate     *gate
 	tagGates    map[string]*gate
 	once        *conf          // of RunOnce
@@ -57,7 +57,7 @@ func New(opts ...Option) (*TaskManager, error) {
 		backoffBase: s.backoffBase,
 		maxPower:    s.maxPower,
 		grace:       s.grace,
-		defaults:    s.defaults,
+		defaults:    s.task,
 		ended:       endedContext(context.Canceled),
 		timedOut:    endedContext(ErrExecutionTimeout),
 		stopped:     endedContext(ErrStopped),

@@ -43,7 +43,13 @@ func newSettings(opts []Option) (settings, error) {
 	if s.slack < 0 {
 		s.refuse("TimerSlack", s.slack, "must not be negative")
 	}
-	if _, err := newTaskSettings(s.defaults, nil); err != nil {
+	s.task = taskSettings{RecurringOptions: DefaultRecurringOptions()}
+	s.errs = s.task.apply(s.errs, s.defaults)
+	s.task.jitterGiven = false // a default of the manager's is for intervals
+	if s.task.Backoff == nil {
+		s.task.capGiven = false // so too, and gives way to a task's own policy
+	}
+	if _, err := newTaskSettings(&s.task, nil); err != nil {
 		s.errs = append(s.errs, err)
 	}
 	return s, errors.Join(s.errs...)
@@ -55,16 +61,10 @@ var settingsPool = sync.Pool{New: func() any { return new(taskSettings) }}
 
 // newTaskSettings puts a task's options together: the manager's defaults, then
 // the call's own. They go back to settingsPool.
-func newTaskSettings(defaults, own []TaskOption) (*taskSettings, error) {
+func newTaskSettings(defaults *taskSettings, own []TaskOption) (*taskSettings, error) {
 	s := settingsPool.Get().(*taskSettings)
-	*s = taskSettings{RecurringOptions: DefaultRecurringOptions()}
-	errs := s.apply(nil, defaults)
-	s.jitterGiven = false // a default of the manager's is for intervals
-	if s.Backoff == nil {
-		s.capGiven = false // so too, and gives way to a task's own policy
-	}
-	errs = s.apply(errs, own)
-	errs = s.check(errs)
+	*s = *defaults
+	errs := s.check(s.apply(nil, own))
 	if s.Jitter < 0 {
 		s.Jitter = 0
 	}
