@@ -326,3 +326,38 @@ func TestExplainAsksFromWhereTheEngineWill(t *testing.T) {
 		t.Errorf("Explain lists what the last instant served is in the way of:\n%s", text)
 	}
 }
+
+func TestNextRunIsTheSchedulesHoweverFarAway(t *testing.T) {
+	w := newWorld(t)
+	at := time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC) // nanoseconds from now go to 2318
+	h := w.schedule("a", nextFunc(func(after time.Time) (time.Time, bool) { return at, at.After(after) }), nothing)
+	if next := h.NextRun(); !next.Equal(at) {
+		t.Errorf("NextRun() = %v, want %v", next, at)
+	}
+}
+
+func TestToLookAtATaskChangesNothing(t *testing.T) {
+	var ledgers []taskmanager.Ledger
+	for _, looked := range []bool{false, true} {
+		w := newWorld(t)
+		runs := 0
+		h := w.schedule("a", nextFunc(func(after time.Time) (time.Time, bool) {
+			return after.Truncate(10 * time.Second).Add(10 * time.Second), true
+		}), func(context.Context) error {
+			if runs++; runs == 1 {
+				return errBoom
+			}
+			return nil
+		}, backingOffFor(25*time.Second))
+		w.advance(22 * time.Second) // the tick at 20 s is due, and in the backoff
+		if looked {
+			h.Snapshot()
+		}
+		w.clk.StepWall(-5 * time.Second)
+		w.advance(time.Minute)
+		ledgers = append(ledgers, h.Ticks())
+	}
+	if ledgers[0] != ledgers[1] {
+		t.Errorf("%+v,\nand if looked at in between %+v", ledgers[0], ledgers[1])
+	}
+}

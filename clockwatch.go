@@ -124,6 +124,7 @@ func (e *engine) reseat(t *task, back bool) {
 		return // see seatLocked
 	}
 	if back {
+		t.account(e.source.Mono()) // what was due, and backoff or a pause held, was due
 		s.at, s.ended, t.origin = time.Time{}, false, never
 	} else if !s.at.IsZero() {
 		e.follow(t)

@@ -268,3 +268,102 @@ func TestRescheduleStartsAnOrdinaryGrid(t *testing.T) {
 		t.Errorf("%d runs in an hour and a half, want 2: at once and after an hour", got)
 	}
 }
+
+// A run can outlive the engine: one that has called Shutdown, and one that was abandoned.
+func TestARunWithATimeLimitMayEndAfterTheEngine(t *testing.T) {
+	limit := taskmanager.WithExecutionTimeout(time.Hour)
+	check := func(t *testing.T, m *taskmanager.TaskManager, h *taskmanager.Handle) {
+		t.Helper()
+		<-h.Done()
+		if n := m.Totals().EnginePanics; n != 0 {
+			t.Errorf("%d panics of the engine, want none", n)
+		}
+	}
+	t.Run("its own Shutdown", func(t *testing.T) {
+		m := newManager()
+		check(t, m, must(m.ScheduleRecurring("a", time.Millisecond, m.Shutdown, taskmanager.WithJitter(0), limit)))
+	})
+	t.Run("abandoned", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := newManager()
+			release := make(chan struct{})
+			h := must(m.ScheduleRecurring("a", time.Second, func(context.Context) error { <-release; return nil }, limit))
+			time.Sleep(2 * time.Second)
+			if err := m.Close(); err == nil {
+				t.Error("Close did not say that a run was abandoned")
+			}
+			close(release)
+			check(t, m, h)
+		})
+	})
+}
+
+// An error is what the function says; a panic is what it does.
+func TestOnlyAPanicCountsAsOne(t *testing.T) {
+	for name, fn := range map[string]taskmanager.Func{
+		"typed nil":   func(context.Context) error { return (*taskmanager.PanicError)(nil) },
+		"of another":  func(context.Context) error { return &taskmanager.PanicError{Value: "elsewhere"} },
+		"its own one": func(context.Context) error { panic(errBoom) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			h := w.every("a", time.Second, fn, taskmanager.WithMaxRuns(1))
+			w.advance(time.Second)
+			want := uint64(0)
+			if name == "its own one" {
+				want = 1
+			}
+			if s := h.Snapshot(); s.Failures != 1 || s.Panics != want || s.State != taskmanager.Complete {
+				t.Errorf("%d failures, %d panics, %v; want 1, %d, complete", s.Failures, s.Panics, s.State, want)
+			}
+			if n := w.m.Totals().EnginePanics; n != 0 {
+				t.Errorf("%d panics of the engine, want none", n)
+			}
+			select {
+			case <-h.Done():
+			default:
+				t.Error("Done is not closed")
+			}
+		})
+	}
+}
+
+// callsBack is a context that does something when it is first asked for a value, which
+// Shutdown does once it has begun.
+type callsBack struct {
+	context.Context
+	do func()
+}
+
+func (c *callsBack) Value(key any) any {
+	if do := c.do; do != nil {
+		c.do = nil
+		do()
+	}
+	return c.Context.Value(key)
+}
+
+func TestNothingStartsOnceShutdownHasBegun(t *testing.T) {
+	w := newWorld(t, taskmanager.WithMaxConcurrentRuns(1))
+	runs := 0
+	h := w.every("a", time.Second, func(context.Context) error { runs++; return nil })
+	seconds := w.schedule("b", everySecond{}, func(context.Context) error { runs++; return nil })
+	err := w.m.Shutdown(&callsBack{context.Background(), func() {
+		for name, err := range map[string]error{
+			"Schedule": func() error { _, err := w.m.ScheduleRecurring("c", time.Second, nothing); return err }(),
+			"RunNow":   h.RunNow(), "Pause": h.Pause(), "Reschedule": h.Reschedule(time.Minute), "of b": seconds.RunNow(),
+		} {
+			if !errors.Is(err, taskmanager.ErrClosed) {
+				t.Errorf("%s = %v, want %v", name, err, taskmanager.ErrClosed)
+			}
+		}
+		if n := len(w.m.Report().Tasks); n != 2 {
+			t.Errorf("the report has %d tasks, want 2", n)
+		}
+		w.advance(3 * time.Second)
+	}})
+	if err != nil || runs != 0 {
+		t.Errorf("Shutdown = %v after %d runs, want none", err, runs)
+	}
+	wantTicks(t, h, taskmanager.Ledger{Missed: 3})
+}

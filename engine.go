@@ -50,7 +50,8 @@ type engine struct {
 	// departures are tasks about to end (endAside), the first of them right now.
 	departures []departure
 
-	panics atomic.Uint64 // of the engine's own code
+	draining atomic.Bool   // no run starts any more; set with mu held
+	panics   atomic.Uint64 // of the engine's own code
 	// fault is called where such a panic is to be survived, by tests that want one; nil
 	// otherwise, and set before use.
 	fault func(loop string)
@@ -217,6 +218,9 @@ func (e *engine) fire(n *node, now int64) *run {
 		e.limitPassed(n.task, now)
 		return nil
 	}
+	if e.draining.Load() {
+		return nil // the task's turn to end will come
+	}
 	t := n.task
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -278,7 +282,7 @@ func (e *engine) ended() {
 // engine.mu and the task's mu held.
 func (e *engine) refile(t *task, now int64) {
 	if t.life == live && !t.paused {
-		if t.delayed() && t.origin == never && !t.busy() && !t.holding() && !t.asking() {
+		if t.delayed() && t.origin == never && !t.exhausted() && !t.busy() && !t.holding() && !t.asking() {
 			t.dueAfter(now) // the tick did not run, and so no run's end will set the next
 		}
 		if t.unseated() {
@@ -291,7 +295,7 @@ func (e *engine) refile(t *task, now int64) {
 // endIfOver completes a task from where locks are held.
 func (e *engine) endIfOver(t *task) {
 	if t.over() {
-		e.endAside(t, complete, nil)
+		e.endAside(departure{task: t, how: complete})
 	}
 }
 
@@ -423,5 +427,5 @@ func (e *engine) close() {
 	e.closed = true
 	e.armed = never
 	e.timer.Stop()
-	e.wheel = wheel{}
+	e.wheel.clear()
 }

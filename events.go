@@ -236,13 +236,13 @@ func (v *events) userPanicked(p any) {
 }
 
 // health logs a change in how a task fares.
-func (v *events) health(t *task, change health, err error) {
+func (v *events) health(t *task, change health, res result) {
 	switch change {
 	case healthRecovered:
 		v.line(slog.LevelInfo, "task recovered", slog.String("task", t.name))
 	case healthFailing:
-		attrs := []slog.Attr{slog.String("task", t.name), errAttr(err)}
-		if p, ok := err.(*PanicError); ok {
+		attrs := []slog.Attr{slog.String("task", t.name), errAttr(res.err)}
+		if p, ok := res.err.(*PanicError); ok && res.panicked {
 			v.line(slog.LevelError, "task panicked", append(attrs, slog.String("stack", string(p.Stack)))...)
 			return
 		}

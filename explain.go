@@ -63,6 +63,7 @@ type posture struct {
 	left     uint64 // starts that MaxRuns leaves
 	free     uint64 // those that no held tick takes
 	first    int64  // of a single task: the instant of the next tick, never if unknown
+	begins   int64  // of a delayed task
 
 	seated time.Time // seat.at with shift
 	served time.Time // seat.served
@@ -103,7 +104,7 @@ func (t *task) posture() *posture {
 
 	opts := &t.conf.opts
 	p.life, p.paused, p.busy = t.life, t.paused, t.busy()
-	p.interval, p.single, p.first = t.interval, t.single, t.nextDue()
+	p.interval, p.single, p.first, p.begins = t.interval, t.single, t.nextDue(), t.begins()
 	p.overlap, p.reenters, p.limit = opts.Overlap, !opts.NonReentrant, opts.ExecutionTimeout
 	p.maxRuns, p.left, p.endAt = t.runLimit(), t.runsLeft(), t.end()
 	if t.floor() > now {
@@ -409,7 +410,9 @@ func (p *posture) delayedAhead() (list []instant, then string) {
 		after = "the next start counts from "
 	}
 	switch {
-	case p.busy:
+	case p.busy && p.paused:
+		return nil, after + "the end of this run or Resume, whichever is later"
+	case p.busy && p.now >= p.begins:
 		return nil, after + "the end of this run"
 	case p.paused && (p.first == never || p.first <= p.now):
 		return nil, after + "Resume"

@@ -229,3 +229,9 @@ func Spin(t *Handle, target int64, over bool) (moved bool) {
 	p.over.Store(over)
 	return p.spin(target)
 }
+
+// FaultOfSchedule is the end of a task because of the schedule it has now, to be carried out.
+func (t *Handle) FaultOfSchedule() (carryOut func()) {
+	d := t.extra.seat.fault(t, ErrSchedule)
+	return func() { t.conf.m.carryOut(d) }
+}

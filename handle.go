@@ -118,7 +118,7 @@ func (t *Handle) change(f func(e *engine, now int64)) error {
 	e := m.engine
 	e.mu.Lock()
 	t.mu.Lock()
-	if t.life != live {
+	if t.life != live || e.draining.Load() {
 		err := t.overErr()
 		t.mu.Unlock()
 		e.mu.Unlock()
@@ -149,7 +149,7 @@ func (t *Handle) RunNow() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.life != live || t.spentRuns():
+	case t.life != live || t.spentRuns() || e.draining.Load():
 		return t.overErr()
 	case t.waits(), t.conf.opts.NonReentrant && t.busy():
 		return ErrAlreadyRunning
@@ -271,7 +271,7 @@ func (t *Handle) Options() RecurringOptions {
 
 // overErr is what a call that needs a live task returns when there is none.
 func (t *task) overErr() error {
-	if t.extra != nil && t.extra.reason == ErrClosed {
+	if t.life == live && t.conf.m.engine.draining.Load() || t.extra != nil && t.extra.reason == ErrClosed {
 		return ErrClosed
 	}
 	return ErrStopped

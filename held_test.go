@@ -3,6 +3,8 @@ package taskmanager_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -342,5 +344,75 @@ func TestEventsTellEachTickOnce(t *testing.T) {
 				t.Errorf("%s: tick %d is told as %v, want once", name, k, told[k])
 			}
 		}
+	}
+}
+
+func TestATickThatIsHeldKeepsItsInstantOverAReschedule(t *testing.T) {
+	w := newWorld(t, taskmanager.WithMaxConcurrentRuns(1))
+	gate, runs := w.clk.NewGate(), 0
+	var second taskmanager.Tick
+	h := w.ticks("a", time.Second, func(ctx context.Context, tick taskmanager.Tick) error {
+		if runs++; runs == 1 {
+			_ = gate.Wait(ctx)
+			return errBoom
+		}
+		if runs == 2 {
+			second = tick
+		}
+		return nil
+	}, taskmanager.WithNonReentrant(false), backingOffFor(5*time.Second))
+	w.others = true
+	w.advance(2500 * time.Millisecond) // the first run goes on, tick 2 waits for its place
+	if err := h.Reschedule(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(500 * time.Millisecond)
+	gate.Open()
+	w.advance(5 * time.Second) // the backoff is over
+	if at := second.Scheduled.Sub(w.start); at != 2*time.Second || second.Lateness != 0 {
+		t.Errorf("the run at %v is for %v, late by %v, want 2s, not late", w.clk.Now().Sub(w.start), at, second.Lateness)
+	}
+}
+
+func TestCatchUpReplaysWhatWasMissedAfterABackoffToo(t *testing.T) {
+	w := newWorld(t)
+	var ran []int64
+	h := w.ticks("a", time.Second, func(_ context.Context, tick taskmanager.Tick) error {
+		ran = append(ran, tick.Index)
+		if len(ran) == 1 {
+			return errBoom
+		}
+		return nil
+	}, taskmanager.WithOverlap(taskmanager.CatchUp(10)), backingOffFor(2500*time.Millisecond))
+	w.advance(time.Second)
+	w.stall(7 * time.Second)
+	if want := []int64{1, 3, 4, 5, 6, 7, 8}; !slices.Equal(ran, want) {
+		t.Errorf("ran %v, want %v", ran, want)
+	}
+	wantTicks(t, h, taskmanager.Ledger{Ran: 7, SkippedBackoff: 1})
+}
+
+func TestARunByRunNowBeforeStartAtLeavesTheFirstTickOfAFixedDelayKnown(t *testing.T) {
+	w := newWorld(t)
+	var starts []time.Duration
+	h := w.every("a", 5*time.Second, func(ctx context.Context) error {
+		starts = append(starts, w.clk.Now().Sub(w.start))
+		return w.clk.Sleep(ctx, 4*time.Second)
+	}, taskmanager.WithFixedDelay(), taskmanager.WithStartAt(w.start.Add(10*time.Second)))
+	w.advance(8 * time.Second)
+	if err := h.RunNow(); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(time.Second)
+	if next, text := h.NextRun().Sub(w.start), h.Explain(); next != 15*time.Second || !strings.Contains(text, "next instants") {
+		t.Errorf("before StartAt the next run is at %v, want 15s; Explain() =\n%s", next, text)
+	}
+	w.advance(2 * time.Second) // the run goes on beyond StartAt, and so the delay counts from its end
+	if next := h.NextRun(); !next.IsZero() {
+		t.Errorf("the next run is at %v, want it unknown", next.Sub(w.start))
+	}
+	w.advance(10 * time.Second)
+	if want := []time.Duration{8 * time.Second, 17 * time.Second}; !slices.Equal(starts, want) {
+		t.Errorf("started at %v, want %v", starts, want)
 	}
 }

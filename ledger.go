@@ -79,6 +79,7 @@ func (t *task) ledger() Ledger {
 type backlog struct {
 	n    int64
 	last int64
+	due  int64 // the last one's instant: the grid may be another one by now
 	// dues has their instants where they cannot be computed (task.single).
 	dues []int64
 	// floor is the end of the last backoff, which held those that were due before.
@@ -89,7 +90,7 @@ type backlog struct {
 func (t *task) hold(n, last, due int64) {
 	b := &t.x().held
 	b.n += n
-	b.last = last
+	b.last, b.due = last, due
 	if t.single {
 		b.dues = append(b.dues, due)
 	}
@@ -102,7 +103,7 @@ func (t *task) takeHeld(k int64) (index, due int64) {
 	if t.single {
 		due = b.dues[k-1]
 		b.dues = append(b.dues[:0], b.dues[k:]...)
-	} else {
+	} else if due = b.due; index < b.last {
 		due = t.at(index)
 	}
 	b.n -= k
@@ -124,7 +125,7 @@ func (t *task) dropHeld() uint64 {
 // there is one. It takes the same time whatever the number of ticks. Called with
 // engine.mu held too, since what it leaves in task.node's place is the caller's.
 func (t *task) fall(now int64) *run {
-	if t.life != live {
+	if t.life != live || t.conf.m.engine.draining.Load() {
 		return nil
 	}
 	return t.decide(now)
@@ -272,8 +273,8 @@ func (t *task) holdLatest(n, last, due int64, kind Kind, counter *uint64) {
 // fallAfterBackoff serves the tick that backoff held, unless a later one is due
 // by now, which then counts as late.
 func (t *task) fallAfterBackoff(now int64) *run {
-	if t.extra.held.n == 0 || t.blocked() || t.spentRuns() {
-		return nil
+	if t.extra.held.n == 0 || t.blocked() || t.spentRuns() || t.conf.opts.Overlap.kind == overlapCatchUp {
+		return nil // decide sees to it, as without a backoff
 	}
 	index, tick := t.takeHeld(t.extra.held.n)
 	if n, last, due := t.takeDue(now); n > 0 {

@@ -157,8 +157,8 @@ func newSeat(schedule Schedule) *seat {
 			s.runs = uint64(runs)
 		}
 	}
-	if f, ok := schedule.(interface{ Manual() bool }); ok {
-		s.manual = f.Manual()
+	if f, ok := schedule.(interface{ Manual() bool }); ok && f.Manual() {
+		s.manual, s.delay, s.runs = true, false, 0
 	}
 	return s
 }
@@ -218,6 +218,10 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 		m.mu.Unlock()
 		return nil, fmt.Errorf("%w: %q", ErrDuplicateName, t.name)
 	}
+	seated := t.extra != nil && t.extra.seat != nil
+	if seated {
+		t.mu.Lock() // it may be asked for its next instant already
+	}
 	m.names.put(place, t) // first, since what it writes to is in no cache
 	m.lastID++
 	t.id = m.lastID
@@ -227,7 +231,7 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 		t.x().endAt = later(now, s.EndAt.Sub(wall))
 		t.extra.endGiven = s.EndAt.Round(0)
 	}
-	if t.extra != nil && t.extra.seat != nil {
+	if seated {
 		m.takeSeat(t, f.answer)
 	} else {
 		t.startGrid(s, f.jitter, now, wall)
@@ -235,11 +239,14 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 	if s.Precise {
 		e.makePrecise(t)
 	}
-	// Both locks are held until the task is filed: nobody finds it before, and its own
-	// lock need not be taken.
+	// Both locks are held until the task is filed: nobody finds it before, and an interval
+	// task's own lock need not be taken.
 	e.refile(t, now)
 	over := t.over()
 	m.events.added(t) // with the locks held: nothing can be told of the task before
+	if seated {
+		t.mu.Unlock()
+	}
 	e.mu.Unlock()
 	m.mu.Unlock()
 	if over {

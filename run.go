@@ -32,7 +32,7 @@ func (e *engine) execute(r *run, goid uint64, at int64) (end int64, follow *run)
 		return e.source.Mono(), nil
 	}
 	end = e.source.Mono()
-	return end, e.finish(r, at, end, err)
+	return end, e.finish(r, at, end, err, call.panicked)
 }
 
 // begin takes r from queued to running, if it still is queued.
@@ -40,7 +40,7 @@ func (e *engine) begin(r *run, goid uint64, at int64) bool {
 	t := r.task
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.stage != queued || !t.conf.plain && !r.placed {
+	if r.stage != queued || !t.conf.plain && !r.placed || t.conf != e.m.once && e.draining.Load() {
 		return false
 	}
 	r.stage, r.started, r.goid = running, at, goid
@@ -59,10 +59,11 @@ func (e *engine) begin(r *run, goid uint64, at int64) bool {
 
 // A call is one call of user code as a task's function.
 type call struct {
-	engine  *engine
-	run     *run
-	started int64
-	over    bool // finish has been called already
+	engine   *engine
+	run      *run
+	started  int64
+	panicked bool
+	over     bool // finish has been called already
 }
 
 func (c *call) do() (err error) {
@@ -72,14 +73,14 @@ func (c *call) do() (err error) {
 			return
 		}
 		if v := recover(); v != nil {
-			err = newPanicError(v)
+			err, c.panicked = newPanicError(v), true
 			return
 		}
 		// Goexit: this goroutine unwinds to its end and runs nothing but deferred
 		// functions, so the run has to be finished here.
 		c.over = true
 		e := c.engine
-		if r := e.finish(c.run, c.started, e.source.Mono(), ErrGoexit); r != nil {
+		if r := e.finish(c.run, c.started, e.source.Mono(), ErrGoexit, false); r != nil {
 			e.spawnLocking(r)
 		}
 	}()
@@ -120,13 +121,12 @@ type result struct {
 	timedOut, panicked bool
 }
 
-// judge says what became of a run that returned err. It asks the error, which is
-// user code, so no lock is held.
-func (e *engine) judge(r *run, lasted time.Duration, err error) result {
-	res := result{err: err, lasted: lasted}
+// judge says what became of a run that returned err, or panicked with it. It asks the
+// error, which is user code, so no lock is held.
+func (e *engine) judge(r *run, lasted time.Duration, err error, panicked bool) result {
+	res := result{err: err, lasted: lasted, panicked: panicked}
 	limit := r.task.conf.limit
 	res.timedOut = limit > 0 && int64(lasted) >= limit
-	_, res.panicked = err.(*PanicError)
 	switch {
 	case res.timedOut:
 		res.outcome, res.err = failed, timeoutError(limit, lasted, err)
@@ -139,11 +139,17 @@ func (e *engine) judge(r *run, lasted time.Duration, err error) result {
 	return res
 }
 
+// progress is how far the end of a run has come.
+type progress struct {
+	freed   bool // from then on it may be the task's next run, and not ours to touch
+	awaited bool // Shutdown waits for it, and has not been told
+}
+
 // finish accounts for a run that has ended, and returns the run that has to
 // follow it at once, if there is one.
-func (e *engine) finish(r *run, started, end int64, err error) (follow *run) {
-	// r is freed: from then on it may be the task's next run, and not ours to touch.
-	clean, freed := false, false
+func (e *engine) finish(r *run, started, end int64, err error, panicked bool) (follow *run) {
+	clean := false
+	var so progress
 	defer func() {
 		if clean {
 			return
@@ -151,38 +157,37 @@ func (e *engine) finish(r *run, started, end int64, err error) (follow *run) {
 		if v := recover(); v != nil {
 			e.surface("finish", v)
 		} // else an error, a policy or an observer of the user's called Goexit
-		if !freed {
-			e.forceFree(r, end)
-		}
+		e.forceFree(r, started, end, so)
 	}()
-	follow = e.account(r, started, end, err, &freed)
+	follow = e.account(r, started, end, err, panicked, &so)
 	clean = true
 	return follow
 }
 
 // forceFree is for a run whose end could not be accounted for as it should be.
-func (e *engine) forceFree(r *run, end int64) {
-	over, done, awaited := e.freeNow(r, end)
+func (e *engine) forceFree(r *run, started, end int64, so progress) {
+	over, done := e.freeNow(r, end, &so)
 	if over {
 		e.m.end(r.task, complete, nil)
 	} else if done {
 		r.task.closeDone()
 	}
-	if awaited {
-		e.m.awaitedEnded(r, time.Duration(end-r.started))
+	if so.awaited {
+		e.m.awaitedEnded(r, time.Duration(end-started))
 	}
 }
 
-func (e *engine) freeNow(r *run, end int64) (over, done, awaited bool) {
+func (e *engine) freeNow(r *run, end int64, so *progress) (over, done bool) {
 	t := r.task
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer e.nextTurns(t.conf.gates)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.stage == free {
-		return false, false, false
+	if so.freed {
+		return t.over(), t.life != live && !t.busy()
 	}
+	so.awaited = r.awaited
 	if r.ctx != nil {
 		r.ctx.cancel(e.m.ended)
 	}
@@ -195,41 +200,40 @@ func (e *engine) freeNow(r *run, end int64) (over, done, awaited bool) {
 	e.leave(r)
 	e.armLimit(t)
 	e.refile(t, e.source.Mono())
-	return t.over(), t.life != live && !t.busy(), r.awaited
+	return t.over(), t.life != live && !t.busy()
 }
 
-func (e *engine) account(r *run, started, end int64, err error, freed *bool) (follow *run) {
+func (e *engine) account(r *run, started, end int64, err error, panicked bool, so *progress) (follow *run) {
 	if e.fault != nil {
 		e.fault("finish")
 	}
 	if r.ctx != nil {
 		r.ctx.cancel(e.m.ended)
 	}
-	res := e.judge(r, time.Duration(end-started), err)
+	res := e.judge(r, time.Duration(end-started), err, panicked)
 	switch res.outcome {
 	case succeeded:
-		if e.finishWell(r, res, freed) {
+		if e.finishWell(r, res, so) {
 			return nil
 		}
 	case failed:
 		e.backOff(r.task, end, err)
 	}
-	return e.finishOther(r, end, res, freed)
+	return e.finishOther(r, end, res, so)
 }
 
 // finishWell ends a run that succeeded, if that is all there is to do: what nearly
 // every run of nearly every task goes through, with one lock.
-func (e *engine) finishWell(r *run, res result, freed *bool) bool {
+func (e *engine) finishWell(r *run, res result, so *progress) bool {
 	t := r.task
-	news, ok := t.endWell(r, res)
+	news, ok := t.endWell(r, res, so)
 	if ok {
-		*freed = true
 		e.m.events.deliver(t, news)
 	}
 	return ok
 }
 
-func (t *task) endWell(r *run, res result) (news delivery, ok bool) {
+func (t *task) endWell(r *run, res result, so *progress) (news delivery, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.life != live || !t.conf.plain || t.delayed() || t.extra != nil && t.needsMore() {
@@ -238,6 +242,7 @@ func (t *task) endWell(r *run, res result) (news delivery, ok bool) {
 	t.record(r, res.lasted)
 	t.successes++
 	t.freed(r)
+	so.freed = true
 	return t.conf.m.events.runEvent(r, res), true
 }
 
@@ -337,20 +342,20 @@ func (t *task) askPolicy(newPolicy func() backoff.BackOff) (delay time.Duration,
 }
 
 // finishOther ends a run with all that can hang on it.
-func (e *engine) finishOther(r *run, end int64, res result, freed *bool) (follow *run) {
+func (e *engine) finishOther(r *run, end int64, res result, so *progress) (follow *run) {
 	m, t := e.m, r.task
 	if res.outcome == succeeded {
 		t.forgetPolicy()
 	}
-	left := e.endRun(r, end, res)
-	*freed = true
-	m.events.health(t, left.change, res.err)
+	left := e.endRun(r, end, res, so)
+	m.events.health(t, left.change, res)
 	if left.over {
 		m.end(t, complete, nil)
 	} else if left.done {
 		t.closeDone()
 	}
-	if left.awaited { // before the observer, which may take its time
+	if so.awaited { // before the observer, which may take its time
+		so.awaited = false
 		m.awaitedEnded(r, res.lasted)
 	}
 	if left.follow != nil && left.news.event.Kind != 0 { // the observer may block: it does not wait
@@ -366,11 +371,10 @@ type ending struct {
 	change     health
 	news       delivery
 	follow     *run
-	awaited    bool // Shutdown waits for it
 	over, done bool // the task has nothing left to do; is over, and this was its last run
 }
 
-func (e *engine) endRun(r *run, end int64, res result) (left ending) {
+func (e *engine) endRun(r *run, end int64, res result, so *progress) (left ending) {
 	t := r.task
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -380,8 +384,8 @@ func (e *engine) endRun(r *run, end int64, res result) (left ending) {
 	t.record(r, res.lasted)
 	left.change = t.book(res, end)
 	left.news = e.m.events.runEvent(r, res)
-	left.awaited = r.awaited
 	t.freed(r)
+	so.freed, so.awaited = true, r.awaited
 	e.leave(r)
 	e.holdWaiting(t, end)
 	e.armLimit(t)

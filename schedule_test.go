@@ -310,3 +310,52 @@ func TestRescheduleBetweenIntervalAndSchedule(t *testing.T) {
 		t.Errorf("%+v in %d runs, want 5 instants", s.Ticks, s.Runs)
 	}
 }
+
+// spent is a schedule with a fixed delay that has no instant.
+type spent struct{ asked *atomic.Int32 }
+
+func (s spent) Next(after time.Time) (time.Time, bool) { s.asked.Add(1); return after, false }
+func (s spent) FixedDelay() (time.Duration, int, bool) { return time.Second, 0, true }
+
+func TestAScheduleThatHasNoInstantIsAskedOnce(t *testing.T) {
+	for range 100 {
+		w := newWorld(t)
+		s := spent{new(atomic.Int32)}
+		h := w.schedule("a", s, nothing)
+		w.advance(0)
+		if n := s.asked.Load(); n != 1 || h.State() != taskmanager.Complete {
+			t.Fatalf("asked %d times, %v; want once, complete", n, h.State())
+		}
+	}
+}
+
+// manualDelay says that it is manual, and that it has a fixed delay.
+type manualDelay struct{ delaySchedule }
+
+func (manualDelay) Manual() bool { return true }
+
+func TestAManualScheduleHasNoInstantsWhateverElseItSays(t *testing.T) {
+	w := newWorld(t)
+	h := w.schedule("a", manualDelay{delaySchedule{time.Second, 3}}, nothing)
+	w.advance(time.Minute)
+	if s := h.Snapshot(); s.Runs != 0 || !s.NextRun.IsZero() {
+		t.Errorf("%d runs, the next at %v; want none", s.Runs, s.NextRun)
+	}
+}
+
+func TestAFaultOfAScheduleStopsOnlyATaskThatHasItStill(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		w := newWorld(t)
+		h := w.schedule("a", everySecond{}, nothing)
+		stop := h.FaultOfSchedule() // found, and about to end the task
+		if replaced {
+			if err := h.RescheduleWith(everySecond{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop()
+		if over := h.Err() != nil; over == replaced {
+			t.Errorf("with another schedule: %v; Err() = %v", replaced, h.Err())
+		}
+	}
+}

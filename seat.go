@@ -82,6 +82,11 @@ func (s *seat) ask(after time.Time) (next time.Time, ok bool, err error) {
 	return next, ok, nil
 }
 
+// fault is the end of a task because of its schedule.
+func (s *seat) fault(t *task, err error) departure {
+	return departure{task: t, how: stopped, reason: err, seat: s}
+}
+
 // notBeforeStart is the instant after which to ask, in place of after.
 func (s *seat) notBeforeStart(after time.Time) time.Time {
 	start := s.start
@@ -124,7 +129,15 @@ func (t *task) dueAfter(end int64) {
 		return
 	}
 	t.origin = never
-	t.conf.m.engine.askNext(t)
+	if !t.exhausted() {
+		t.conf.m.engine.askNext(t)
+	}
+}
+
+// exhausted tells whether the task's schedule has said that it has no further instant.
+func (t *task) exhausted() bool {
+	s := t.seatOf()
+	return s != nil && s.ended
 }
 
 // fireSeated does what fire does, for a task with a Schedule. Called with
@@ -133,7 +146,7 @@ func (e *engine) fireSeated(t *task, now int64) {
 	s := t.extra.seat
 	if s.asking {
 		if s.until <= now {
-			e.endAside(t, stopped, fmt.Errorf("%w: Next has not returned for %v", ErrSchedule, time.Duration(seatTimeout)))
+			e.endAside(s.fault(t, fmt.Errorf("%w: Next has not returned for %v", ErrSchedule, time.Duration(seatTimeout))))
 		}
 		return
 	}
@@ -165,7 +178,7 @@ func (e *engine) answer(t *task, s *seat, turn uint64) {
 	defer e.ended()
 	defer func() {
 		if e.answered(t, s, turn) { // Next called Goexit
-			e.m.end(t, stopped, fmt.Errorf("%w: Next called runtime.Goexit", ErrSchedule))
+			e.m.carryOut(s.fault(t, fmt.Errorf("%w: Next called runtime.Goexit", ErrSchedule)))
 		}
 	}()
 	after, served, asked := e.askFrom(t, s)
@@ -179,7 +192,7 @@ func (e *engine) answer(t *task, s *seat, turn uint64) {
 		return
 	}
 	if err != nil {
-		e.m.end(t, stopped, err)
+		e.m.carryOut(s.fault(t, err))
 		return
 	}
 	e.seat(t, s, turn, answer{next, ok, asked}, func() {

@@ -44,7 +44,10 @@ func (m *TaskManager) Shutdown(ctx context.Context) error {
 	s, first := m.closing, m.closing == nil
 	if first {
 		s = &shutdown{closed: make(chan struct{}), left: map[*run]bool{}, drained: make(chan struct{})}
-		m.closing = s
+		m.closing, m.last = s, m.names.all()
+		m.engine.mu.Lock()
+		m.engine.draining.Store(true)
+		m.engine.mu.Unlock()
 	}
 	m.mu.Unlock()
 	if first {
@@ -75,11 +78,7 @@ func (m *TaskManager) Close() error {
 // drain is the first caller's Shutdown.
 func (m *TaskManager) drain(ctx context.Context, s *shutdown) error {
 	own := m.ownRuns(ctx)
-	tasks := m.tasks()
-	m.mu.Lock()
-	m.last = tasks
-	m.mu.Unlock()
-	for _, t := range tasks {
+	for _, t := range m.tasks() {
 		m.end(t, stopped, ErrClosed)
 	}
 	m.await(s, own)

@@ -124,7 +124,7 @@ func (t *task) snapshotLocked(now int64, at func(int64) time.Time) Snapshot {
 		Gaps:         c.gaps,
 		LastRun:      at(t.lastStart()),
 		LastDuration: t.lastLasted,
-		NextRun:      at(t.nextStart()),
+		NextRun:      t.nextRun(now, at),
 		Err:          t.err(),
 	}
 	s.Lateness, s.Duration = t.profile.distributions(s.Successes + s.Failures + s.Cancelled)
@@ -171,9 +171,22 @@ func (t *task) overdue(now int64) (is bool) {
 	return is
 }
 
+// nextRun is nextStart on the wall clock, which has instants that the other hand cannot
+// count to.
+func (t *task) nextRun(now int64, at func(int64) time.Time) time.Time {
+	next := t.nextStart(now)
+	if next < never-1 {
+		return at(next)
+	}
+	if s := t.seatOf(); next != never && s != nil {
+		return s.at.Add(s.shift)
+	}
+	return time.Time{}
+}
+
 // nextStart is the instant of the next start, as far as it is known; never if none
 // is.
-func (t *task) nextStart() int64 {
+func (t *task) nextStart(now int64) int64 {
 	if t.life != live || t.paused || t.spentRuns() {
 		return never
 	}
@@ -181,7 +194,7 @@ func (t *task) nextStart() int64 {
 	switch {
 	case t.waits():
 		return never // when its turn comes
-	case (t.holding() || t.delayed() && t.run.started >= t.begins()) && t.blocked():
+	case (t.holding() || t.delayed() && now >= t.begins()) && t.blocked():
 		return never // when the run ends
 	case t.holding():
 		return t.floor()

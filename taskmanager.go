@@ -230,7 +230,13 @@ func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
 // false if it had left before. A run in flight has its context cancelled, unless
 // the manager drains.
 func (m *TaskManager) end(t *task, how life, reason error) bool {
-	quiet, ok := m.endNow(t, how, reason)
+	return m.carryOut(departure{task: t, how: how, reason: reason})
+}
+
+// carryOut is end with its particulars.
+func (m *TaskManager) carryOut(d departure) bool {
+	t := d.task
+	quiet, ok := m.endNow(d)
 	if !ok {
 		return false
 	}
@@ -241,7 +247,8 @@ func (m *TaskManager) end(t *task, how life, reason error) bool {
 }
 
 // endNow does it, with all the locks; quiet tells that no run was in flight.
-func (m *TaskManager) endNow(t *task, how life, reason error) (quiet, ok bool) {
+func (m *TaskManager) endNow(d departure) (quiet, ok bool) {
+	t, how, reason := d.task, d.how, d.reason
 	e := m.engine
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -251,8 +258,8 @@ func (m *TaskManager) endNow(t *task, how life, reason error) (quiet, ok bool) {
 	defer e.nextTurns(t.conf.gates) // when the task is unlocked
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.life != live || how == complete && !t.over() { // a RunNow, say, came between
-		return false, false
+	if t.life != live || how == complete && !t.over() || d.seat != nil && t.seatOf() != d.seat {
+		return false, false // a RunNow or RescheduleWith, say, came between
 	}
 	if reason != nil {
 		t.x().reason = reason
@@ -307,12 +314,13 @@ type departure struct {
 	task   *task
 	how    life
 	reason error
+	seat   *seat // not nil if it is the reason: a task that has another one by then stays
 }
 
 // endAside is end from where locks are held: one goroutine ends them all. Called
 // with engine.mu held.
-func (e *engine) endAside(t *task, how life, reason error) {
-	e.departures = append(e.departures, departure{t, how, reason})
+func (e *engine) endAside(d departure) {
+	e.departures = append(e.departures, d)
 	if len(e.departures) == 1 {
 		e.begun()
 		go e.depart()
@@ -322,7 +330,7 @@ func (e *engine) endAside(t *task, how life, reason error) {
 func (e *engine) depart() {
 	defer e.ended()
 	for d := e.nextDeparture(0); d.task != nil; d = e.nextDeparture(1) {
-		e.m.end(d.task, d.how, d.reason)
+		e.m.carryOut(d)
 	}
 }
 

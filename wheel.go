@@ -169,6 +169,16 @@ func (w *wheel) unfile(s, i int) {
 	}
 }
 
+// clear takes all out.
+func (w *wheel) clear() {
+	for _, slot := range w.slots {
+		for _, n := range slot {
+			n.slot = 0
+		}
+	}
+	*w = wheel{}
+}
+
 func (w *wheel) emptied(s int) {
 	w.used[s>>6] &^= 1 << (s & 63)
 	w.recycle(w.slots[s])

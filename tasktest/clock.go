@@ -3,7 +3,9 @@ package tasktest
 import (
 	"container/heap"
 	"errors"
+	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,6 +54,7 @@ type Clock struct {
 	progress uint64           // counts all that happens, for the watchdog
 	moving   bool
 	closed   bool
+	failed   bool // the watchdog has ended the test
 }
 
 // NewClock returns a clock for managers made with its Option.
@@ -99,7 +102,7 @@ func (c *Clock) Advance(d time.Duration) {
 	}
 	defer c.begin()()
 	c.mu.Lock()
-	target := c.mono + int64(d)
+	target := c.after(d)
 	c.mu.Unlock()
 	c.settle()
 	for c.fireNext(target) {
@@ -115,9 +118,17 @@ func (c *Clock) Advance(d time.Duration) {
 func (c *Clock) Stall(d time.Duration) {
 	c.t.Helper()
 	c.mu.Lock()
-	c.mono += int64(max(0, d))
+	c.mono = c.after(d)
 	c.mu.Unlock()
 	c.Advance(0)
+}
+
+// after is the monotonic instant d from now, or as late as can be.
+func (c *Clock) after(d time.Duration) int64 {
+	if at := c.mono + int64(max(0, d)); at >= c.mono {
+		return at
+	}
+	return math.MaxInt64
 }
 
 // StepWall moves the wall clock alone by d, which may be negative: what an
@@ -172,7 +183,14 @@ func (c *Clock) settle() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.settled() {
+	c.until(c.settled)
+}
+
+// until waits for what c.mu guards, and fails the test if nothing happens for too long.
+// Called with c.mu held.
+func (c *Clock) until(done func() bool) {
+	c.t.Helper()
+	if c.failed || done() {
 		return
 	}
 	stuck := false
@@ -188,8 +206,9 @@ func (c *Clock) settle() {
 		c.changed.Broadcast()
 	})
 	defer watchdog.Stop()
-	for !c.settled() {
+	for !done() {
 		if stuck {
+			c.failed = true
 			c.t.Fatalf("tasktest: no progress for %v: a run waits for something other than Clock.Sleep or Gate.Wait.\n%s", patience, allStacks())
 		}
 		c.changed.Wait()
@@ -247,19 +266,28 @@ func (c *Clock) Close(managers ...*taskmanager.TaskManager) {
 // awaitTimer waits for done, or until there is nothing left to wait for but a timer
 // that was armed after the one counted before, which it takes: nothing that had been
 // due later is run any more, but a shutdown may sit out its grace.
-func (c *Clock) awaitTimer(before uint64, done *bool) *timer {
+func (c *Clock) awaitTimer(before uint64, done *bool) (next *timer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !*done {
-		if c.settled() {
-			for _, t := range c.timers {
-				if t.seq > before {
-					t.remove()
-					return t
-				}
-			}
+	armed := func() bool {
+		i := slices.IndexFunc(c.timers, func(t *timer) bool { return t.seq > before })
+		if i >= 0 {
+			next = c.timers[i]
+			next.remove()
+		}
+		return i >= 0
+	}
+	for c.bubble || c.failed {
+		if c.bubble {
+			c.mu.Unlock()
+			synctest.Wait() // what is blocked there is parked
+			c.mu.Lock()
+		}
+		if *done || armed() {
+			return next
 		}
 		c.changed.Wait()
 	}
-	return nil
+	c.until(func() bool { return *done || c.settled() && armed() })
+	return next
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -228,4 +229,36 @@ func BenchmarkTicks(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	clk.Advance(time.Duration(b.N) * time.Millisecond)
+}
+
+func TestAdvanceGoesNoFurtherThanTimeDoes(t *testing.T) {
+	for name, move := range map[string]func(*tasktest.Clock, time.Duration){"Advance": (*tasktest.Clock).Advance, "Stall": (*tasktest.Clock).Stall} {
+		m, clk := tasktest.New(t)
+		runs, from := 0, clk.Now()
+		if _, err := m.ScheduleRecurring("a", time.Second, func(context.Context) error { runs++; return nil },
+			taskmanager.WithMaxRuns(1), taskmanager.WithJitter(0)); err != nil {
+			t.Fatal(err)
+		}
+		move(clk, math.MaxInt64)
+		if gone := clk.Now().Sub(from); runs != 1 || gone < math.MaxInt64-1 {
+			t.Errorf("%s: %d runs, the clock has moved by %v", name, runs, gone)
+		}
+	}
+}
+
+func TestCloseWaitsInABubbleForNothingThatIsBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, clk := tasktest.New(t)
+		release := make(chan struct{})
+		if _, err := m.ScheduleRecurring("a", time.Second, func(context.Context) error { <-release; return nil }, taskmanager.WithJitter(0)); err != nil {
+			t.Fatal(err)
+		}
+		clk.Advance(time.Second)
+		before := time.Now()
+		clk.Close(m)
+		if took := time.Since(before); took != 0 {
+			t.Errorf("Close took %v", took)
+		}
+		close(release)
+	})
 }
