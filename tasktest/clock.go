@@ -15,8 +15,8 @@ import (
 	"github.com/taskmanager-go/taskmanager/internal/seam"
 )
 
-// patience is the real time that Advance waits without progress.
-const patience = 10 * time.Second
+// defaultPatience is the real time that Advance waits without progress.
+const defaultPatience = 10 * time.Second
 
 // ErrClosed is returned by waits on a clock whose test has ended.
 var ErrClosed = errors.New("tasktest: the test has ended")
@@ -41,6 +41,8 @@ func New(t testing.TB, opts ...taskmanager.Option) (*taskmanager.TaskManager, *C
 type Clock struct {
 	t      testing.TB
 	bubble bool // made in a synctest bubble
+	// patience is the real time that a move waits without progress. Immutable.
+	patience time.Duration
 
 	mu       sync.Mutex // guards the fields below
 	changed  *sync.Cond
@@ -60,11 +62,12 @@ type Clock struct {
 // NewClock returns a clock for managers made with its Option.
 func NewClock(t testing.TB) *Clock {
 	c := &Clock{
-		t:       t,
-		bubble:  inBubble(),
-		wall:    time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		mono:    1,
-		waiters: map[*waiter]bool{},
+		t:        t,
+		bubble:   inBubble(),
+		patience: defaultPatience,
+		wall:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		mono:     1,
+		waiters:  map[*waiter]bool{},
 	}
 	c.changed = sync.NewCond(&c.mu)
 	return c
@@ -196,12 +199,12 @@ func (c *Clock) until(done func() bool) {
 	stuck := false
 	seen := c.progress
 	var watchdog *time.Timer
-	watchdog = time.AfterFunc(patience, func() {
+	watchdog = time.AfterFunc(c.patience, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if stuck = c.progress == seen; !stuck {
 			seen = c.progress
-			watchdog.Reset(patience)
+			watchdog.Reset(c.patience)
 		}
 		c.changed.Broadcast()
 	})
@@ -209,7 +212,7 @@ func (c *Clock) until(done func() bool) {
 	for !done() {
 		if stuck {
 			c.failed = true
-			c.t.Fatalf("tasktest: no progress for %v: a run waits for something other than Clock.Sleep or Gate.Wait.\n%s", patience, allStacks())
+			c.t.Fatalf("tasktest: no progress for %v: a run waits for something other than Clock.Sleep or Gate.Wait.\n%s", c.patience, allStacks())
 		}
 		c.changed.Wait()
 	}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,4 +264,38 @@ func TestCloseWaitsInABubbleForNothingThatIsBlocked(t *testing.T) {
 		}
 		close(release)
 	})
+}
+
+// A brokenTB is a test that can fail without anybody's harm.
+type brokenTB struct {
+	testing.TB
+	said     string
+	cleanups []func()
+}
+
+func (b *brokenTB) Helper()          {}
+func (b *brokenTB) Cleanup(f func()) { b.cleanups = append(b.cleanups, f) }
+func (b *brokenTB) Fatalf(form string, args ...any) {
+	b.said = fmt.Sprintf(form, args...)
+	runtime.Goexit()
+}
+
+func TestARunThatWaitsForSomethingElseFailsItsTestAndNoMore(t *testing.T) {
+	b := &brokenTB{}
+	m, clk := tasktest.New(b)
+	clk.SetPatience(10 * time.Millisecond)
+	release := make(chan struct{})
+	if _, err := m.ScheduleRecurring("a", time.Second, func(context.Context) error { <-release; return nil }, taskmanager.WithJitter(0)); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { clk.Advance(time.Second) })
+	wg.Wait()
+	if !strings.Contains(b.said, "no progress") || !strings.Contains(b.said, "clock_test.go") {
+		t.Errorf("the test was ended with %.200q, want it to say where the run waits", b.said)
+	}
+	for _, f := range b.cleanups {
+		f() // does not wait for the run
+	}
+	close(release)
 }

@@ -26,10 +26,10 @@ func AdvanceMock(t testing.TB, m *taskmanager.TaskManager, mock *clock.Mock, d t
 	settle := func() {
 		t.Helper()
 		stop := make(chan struct{})
-		watchdog := time.AfterFunc(patience, func() { close(stop) })
+		watchdog := time.AfterFunc(defaultPatience, func() { close(stop) })
 		defer watchdog.Stop()
 		if !engine.Settled(stop) {
-			t.Fatalf("tasktest: a run has not ended for %v; on a Mock runs must end by themselves.\n%s", patience, allStacks())
+			t.Fatalf("tasktest: a run has not ended for %v; on a Mock runs must end by themselves.\n%s", defaultPatience, allStacks())
 		}
 	}
 	target := mock.Now().Add(d)
