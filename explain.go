@@ -113,7 +113,9 @@ func (t *task) posture() *posture {
 	if t.holding() {
 		p.held = uint64(t.extra.held.n)
 	}
-	p.free = p.left - min(p.left, t.runsHeld(int64(p.held)))
+	if p.free = p.left; p.floor == 0 { // else the one that backoff holds is listed
+		p.free -= min(p.left, t.runsHeld(int64(p.held)))
+	}
 	if s := t.seatOf(); s != nil {
 		p.seat, p.asking, p.ended, p.served = s, s.asking, s.ended, s.served
 		if !s.at.IsZero() {
@@ -177,20 +179,17 @@ func (t *task) gridAhead(now int64) (list []gridTick, ends bool) {
 	if t.life != live || n == 0 {
 		return nil, false
 	}
-	k, held := t.next, int64(0)
-	if t.holding() {
-		held = t.extra.held.n
-	}
+	k := t.next
 	if floor := t.floor(); floor > now {
 		last := max(t.latest(floor), k-1)
-		if held += last + 1 - k; held > 0 {
-			list = append(list, gridTick{last + 1 - int64(t.runsHeld(held)), floor, true})
+		if last >= k || t.holding() {
+			list = append(list, gridTick{last, floor, true}) // the latest; the others are skipped
 		}
 		k = last + 1
+	} else if t.holding() {
+		n -= min(n, t.runsHeld(t.extra.held.n))
 	}
-	n -= min(n, t.runsHeld(held))
-	n = min(uint64(len(list))+min(n, upcomingCount), upcomingCount)
-	for ; uint64(len(list)) < n; k++ {
+	for n = min(n, upcomingCount); uint64(len(list)) < n; k++ {
 		when := t.at(k)
 		if when > t.end() || when >= never-1 {
 			return list, true
@@ -440,9 +439,6 @@ func (p *posture) seatedAhead() (list []instant, then string) {
 	switch floor := p.at(p.floor); {
 	case p.floor > 0 && (p.held > 0 || !known.IsZero() && !known.After(floor)):
 		list = append(list, instant{floor, ", held by backoff"})
-		if p.held > 0 {
-			n = min(n+1, upcomingCount) // it is one of them
-		}
 		from, known = floor, time.Time{}
 	case known.After(p.wall):
 	default: // taken already, by a pause, or by a run that is about to start

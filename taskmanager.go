@@ -267,12 +267,10 @@ func (m *TaskManager) endNow(d departure) (quiet, ok bool) {
 	// What is atomic comes before what writes to other tasks' memory and the names', and
 	// waits for none of that.
 	if reason != ErrClosed {
+		t.cancelRuns(m.stopped)
 		(*taskContext)(t).end(m.stopped)
 	}
 	e.endLocked(t, how)
-	if reason != ErrClosed {
-		t.cancelRuns(m.stopped)
-	}
 	m.names.remove(t)
 	m.events.ended(t, how, reason) // with the locks held: before any task of that name is added
 	if t.busy() {
