@@ -47,6 +47,19 @@ func openStored(ctx context.Context, database string, conns int) (*stored, error
 	}, nil
 }
 
+// openFilled opens a store that has a backlog.
+func openFilled(ctx context.Context, database string, conns, jobs int) (_ *stored, err error) {
+	s, err := openStored(ctx, database, conns)
+	if err != nil {
+		return nil, err
+	}
+	defer closeOnError(&err, s.close)
+	if err := fill(ctx, s.Store, jobs, past); err != nil {
+		return nil, err
+	}
+	return s, s.settle(ctx)
+}
+
 // settle is done before a measurement, once the backlog is there.
 func (s *stored) settle(ctx context.Context) error {
 	if s.place == nil {
@@ -155,16 +168,9 @@ func (s *stored) nodes(ctx context.Context, nodes, slots int) (*backlog, error) 
 func storeOnly(database string) contend { return storeLoops(database, claimers) }
 
 func storeLoops(database string, n int) contend {
-	return func(ctx context.Context, d drain) (_ *backlog, err error) {
-		s, err := openStored(ctx, database, n)
+	return func(ctx context.Context, d drain) (*backlog, error) {
+		s, err := openFilled(ctx, database, n, d.jobs)
 		if err != nil {
-			return nil, err
-		}
-		defer closeOnError(&err, s.close)
-		if err := fill(ctx, s.Store, d.jobs, past); err != nil {
-			return nil, err
-		}
-		if err := s.settle(ctx); err != nil {
 			return nil, err
 		}
 		l := loops{n: n, each: func(ctx context.Context, i int) (int, error) { return s.turn(ctx, fmt.Sprint("node-", i)) }}

@@ -198,17 +198,11 @@ var mariadbLoop = moving("varchar(64) CHARACTER SET ascii COLLATE ascii_bin", fu
 // it is slower than sqliteLoop is the price of what the library keeps of a run, and what the
 // library is slower than it is the price of all else.
 func rawOwn(ctx context.Context, d drain) (_ *backlog, err error) {
-	s, err := openStored(ctx, sqlite, 1)
+	s, err := openFilled(ctx, sqlite, 1, d.jobs)
 	if err != nil {
 		return nil, err
 	}
 	defer closeOnError(&err, s.close)
-	if err := fill(ctx, s.Store, d.jobs, past); err != nil {
-		return nil, err
-	}
-	if err := s.settle(ctx); err != nil {
-		return nil, err
-	}
 	db, err := s.place.open(1)
 	if err != nil {
 		return nil, err
