@@ -3,12 +3,16 @@ package taskmanager_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"math"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/taskmanager-go/taskmanager"
 	"github.com/taskmanager-go/taskmanager/cronsched"
@@ -359,5 +363,72 @@ func TestToLookAtATaskChangesNothing(t *testing.T) {
 	}
 	if ledgers[0] != ledgers[1] {
 		t.Errorf("%+v,\nand if looked at in between %+v", ledgers[0], ledgers[1])
+	}
+}
+
+func TestTheLongestFixedDelayEnds(t *testing.T) {
+	w := newWorld(t)
+	h := w.every("a", math.MaxInt64, nothing, taskmanager.WithFixedDelay(), taskmanager.WithImmediately(), taskmanager.WithEndAt(w.start.Add(time.Hour)))
+	w.others = true
+	w.advance(2 * time.Hour)
+	if state := h.State(); state != taskmanager.Complete {
+		t.Errorf("%v after EndAt, want complete", state)
+	}
+}
+
+func TestReportsAreJSONWhateverTheSchedulesSay(t *testing.T) {
+	w := newWorld(t)
+	at := time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
+	w.schedule("far", nextFunc(func(after time.Time) (time.Time, bool) { return at, at.After(after) }), nothing)
+	if text, err := json.Marshal(w.m.Report()); err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestDefaultsThatAreForIntervalsLetSchedulesBe(t *testing.T) {
+	w := newWorld(t, taskmanager.WithDefaultTaskOptions(taskmanager.WithImmediately(), taskmanager.WithFixedDelay()))
+	h := w.schedule("a", everySecond{}, nothing)
+	w.advance(3 * time.Second)
+	if h.TotalRuns() != 3 || h.Options().FixedDelay || h.Options().Immediately {
+		t.Errorf("%d runs, %+v", h.TotalRuns(), h.Options())
+	}
+}
+
+func TestSlackIsForTheRealClock(t *testing.T) {
+	slack := taskmanager.WithTimerSlack(10 * time.Millisecond)
+	w := newWorld(t, slack)
+	a, b := w.every("a", 10*time.Millisecond, nothing), w.every("b", 11*time.Millisecond, nothing)
+	w.advance(11 * time.Millisecond)
+	mock := clock.NewMock()
+	m := must(taskmanager.New(taskmanager.WithClock(mock), slack))
+	defer m.Close()
+	c := must(m.ScheduleRecurring("c", 10*time.Millisecond, nothing, taskmanager.WithJitter(0)))
+	d := must(m.ScheduleRecurring("d", 11*time.Millisecond, nothing, taskmanager.WithJitter(0)))
+	tasktest.AdvanceMock(t, m, mock, 11*time.Millisecond)
+	for _, h := range []*taskmanager.Handle{a, b, c, d} {
+		if h.TotalRuns() != 1 {
+			t.Errorf("%s has had %d runs, want 1", h.Name(), h.TotalRuns())
+		}
+	}
+}
+
+// resets is a policy that counts how often it is reset.
+type resets struct{ n int }
+
+func (r *resets) Reset()                     { r.n++ }
+func (r *resets) NextBackOff() time.Duration { return time.Duration(r.n) * time.Second }
+
+func TestAPolicyBeginsEachStreakReset(t *testing.T) {
+	w := newWorld(t)
+	shared, runs := &resets{}, 0
+	h := w.every("a", 10*time.Second, func(context.Context) error {
+		if runs++; runs%3 == 0 {
+			return nil
+		}
+		return errBoom
+	}, taskmanager.WithBackoff(func() backoff.BackOff { return shared }))
+	w.advance(90 * time.Second) // three streaks of two failures
+	if shared.n != 3 || h.TotalRuns() != 9 {
+		t.Errorf("%d resets in %d runs, want 3 in 9", shared.n, h.TotalRuns())
 	}
 }

@@ -367,3 +367,103 @@ func TestNothingStartsOnceShutdownHasBegun(t *testing.T) {
 	}
 	wantTicks(t, h, taskmanager.Ledger{Missed: 3})
 }
+
+func TestShutdownCountsTicksAsStopDoes(t *testing.T) {
+	for name, prepare := range map[string]func(*world, *taskmanager.Handle){
+		"paused":      func(_ *world, h *taskmanager.Handle) { _ = h.Pause() },
+		"backing off": func(w *world, _ *taskmanager.Handle) { w.advance(time.Second) },
+	} {
+		var ledgers []taskmanager.Ledger
+		for _, end := range []func(*world, *taskmanager.Handle){
+			func(_ *world, h *taskmanager.Handle) { h.Stop() },
+			func(w *world, _ *taskmanager.Handle) { _ = w.m.Close() },
+		} {
+			w := newWorld(t)
+			h := w.every("a", time.Second, fails, backingOffFor(time.Hour))
+			prepare(w, h)
+			w.clk.Advance(5500 * time.Millisecond)
+			w.others = true
+			end(w, h)
+			ledgers = append(ledgers, h.Ticks())
+		}
+		if ledgers[0] != ledgers[1] || ledgers[0].SkippedPaused+ledgers[0].SkippedBackoff == 0 {
+			t.Errorf("%s: after Stop %+v,\nafter Shutdown %+v", name, ledgers[0], ledgers[1])
+		}
+	}
+}
+
+// goexitError is an error that ends whoever asks what it says.
+type goexitError struct{}
+
+func (goexitError) Error() string { runtime.Goexit(); return "" }
+
+func TestAnErrorWhoseTextEndsTheGoroutineLosesNoRun(t *testing.T) {
+	w := newWorld(t, taskmanager.WithBackoffBase(0), taskmanager.WithMaxConcurrentRuns(1))
+	runs, others := 0, 0
+	h := w.every("a", 10*time.Second, func(ctx context.Context) error {
+		if runs++; runs > 1 {
+			return nil
+		}
+		_ = w.clk.Sleep(ctx, 25*time.Second)
+		return goexitError{}
+	}, taskmanager.WithOverlap(taskmanager.Coalesce)) // one follows the first at once
+	w.advance(50 * time.Second)
+	w.every("b", 10*time.Second, func(context.Context) error { others++; return nil })
+	w.advance(50 * time.Second)
+	if s := h.Snapshot(); runs != 9 || others != 5 || s.Ticks.Pending != 0 {
+		t.Errorf("%d runs and %d of another task, %+v; want 9 and 5", runs, others, s.Ticks)
+	}
+	if n := len(w.of("a", taskmanager.KindRan)); n != 8 {
+		t.Errorf("the observer was told of %d runs, want 8", n)
+	}
+}
+
+func TestAGraceOfZeroIsOverAtOnceOnAnyClock(t *testing.T) {
+	m, clk := tasktest.New(t, taskmanager.WithShutdownGrace(0))
+	gate := clk.NewGate()
+	must(m.ScheduleRecurring("a", time.Second, func(ctx context.Context) error { return gate.Wait(context.WithoutCancel(ctx)) }, taskmanager.WithJitter(0)))
+	clk.Advance(time.Second)
+	var cut *taskmanager.ShutdownError
+	if err := m.Close(); !errors.As(err, &cut) || len(cut.Abandoned) != 1 { // nobody moves the clock
+		t.Errorf("Close = %v, want one run abandoned", err)
+	}
+	gate.Open()
+}
+
+// What RunOnce calls inside a run is inside that run, too.
+func TestARunIsKnownByTheContextOfARunOnceInsideIt(t *testing.T) {
+	for _, nested := range []bool{false, true} {
+		w := newWorld(t)
+		var h *taskmanager.Handle
+		var waited, shut error
+		ask := func(ctx context.Context) error {
+			done := make(chan struct{})
+			go func() { // known by the context and not by the goroutine
+				defer close(done)
+				waited, shut = h.Wait(ctx), w.m.Shutdown(ctx)
+			}()
+			<-done
+			return nil
+		}
+		h = w.every("a", time.Second, func(ctx context.Context) error {
+			if !nested {
+				return ask(ctx)
+			}
+			return w.m.RunOnce(ctx, "inner", ask)
+		})
+		w.advance(time.Second)
+		if !errors.Is(waited, taskmanager.ErrOwnRun) || shut != nil {
+			t.Errorf("nested: %v; Wait = %v, Shutdown = %v; want %v, nil", nested, waited, shut, taskmanager.ErrOwnRun)
+		}
+	}
+}
+
+func TestTheContextOfARunThatIsOverIsAnybodys(t *testing.T) {
+	w := newWorld(t)
+	var kept context.Context
+	h := w.every("a", time.Second, func(ctx context.Context) error { kept = ctx; return nil }, taskmanager.WithMaxRuns(1))
+	w.advance(time.Second)
+	if err := h.Wait(kept); err != nil {
+		t.Errorf("Wait = %v, want nil: the task is complete", err)
+	}
+}

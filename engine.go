@@ -351,7 +351,7 @@ func (e *engine) armAnew() {
 }
 
 func (e *engine) arm(when, now int64) {
-	if e.slack > 0 && when != never && !e.rescue {
+	if e.slack > 0 && e.settler == nil && when != never && !e.rescue {
 		when = max(when, e.woken+e.slack)
 	}
 	if when == e.armed {

@@ -241,12 +241,15 @@ func (v *events) health(t *task, change health, res result) {
 	case healthRecovered:
 		v.line(slog.LevelInfo, "task recovered", slog.String("task", t.name))
 	case healthFailing:
-		attrs := []slog.Attr{slog.String("task", t.name), errAttr(res.err)}
-		if p, ok := res.err.(*PanicError); ok && res.panicked {
-			v.line(slog.LevelError, "task panicked", append(attrs, slog.String("stack", string(p.Stack)))...)
-			return
-		}
-		v.line(slog.LevelWarn, "task failing", attrs...)
+		v.post(func() { // the error's text is user code
+			attrs := []slog.Attr{slog.String("task", t.name), errAttr(res.err)}
+			level, msg := slog.LevelWarn, "task failing"
+			if p, ok := res.err.(*PanicError); ok && res.panicked {
+				level, msg = slog.LevelError, "task panicked"
+				attrs = append(attrs, slog.String("stack", string(p.Stack)))
+			}
+			v.log.LogAttrs(context.Background(), level, msg, attrs...)
+		})
 	}
 }
 

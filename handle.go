@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/taskmanager-go/taskmanager/internal/seam"
 )
 
 // Pause keeps the task from running until Resume: its ticks are counted as
@@ -201,10 +199,15 @@ func (t *Handle) Wait(ctx context.Context) error {
 // calledFromRun tells whether the caller is inside a run of the task: by the
 // context it passes, or by the goroutine it is on.
 func (t *task) calledFromRun(ctx context.Context) bool {
-	if caller, ok := ctx.Value(seam.RunKey{}).(*task); ok && caller == t {
+	if t.runOn(here()) != nil {
 		return true
 	}
-	return t.runOn(here()) != nil
+	if !slices.Contains(tasksOf(ctx), t) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.inFlight() > 0
 }
 
 // runOn is the task's run that goes on on the goroutine with these identities, nil

@@ -123,8 +123,8 @@ func WithBackoffCap(d time.Duration) TaskOption {
 }
 
 // WithBackoff replaces the engine's backoff by a policy of your own. newPolicy
-// is called at the first backed-off failure of each streak of failures, and its
-// policy dropped at the next success, so that a policy with a limit on elapsed
+// is called at the first backed-off failure of each streak of failures, its
+// policy Reset, and dropped at the next success, so that a policy with a limit on elapsed
 // time does not die of old age. When the policy returns backoff.Stop, the task
 // stops with ErrBackoffStop. Default nil: the engine's own. Together with
 // WithBackoffCap it is an error.
@@ -271,7 +271,8 @@ func WithTagLimit(tag string, n int) Option {
 	})
 }
 
-// WithDefaultTaskOptions applies opts to every task before the task's own.
+// WithDefaultTaskOptions applies opts to every task before the task's own; those that are
+// for intervals (WithJitter, WithImmediately, WithFixedDelay) not to tasks with a Schedule.
 // Default none.
 func WithDefaultTaskOptions(opts ...TaskOption) Option {
 	return optionFunc(func(s *settings) { s.defaults = append(s.defaults, opts...) })
@@ -285,7 +286,7 @@ func WithShutdownGrace(d time.Duration) Option {
 
 // WithTimerSlack sets the minimum spacing of the engine's wake-ups. A few
 // milliseconds trade that much lateness for a good part of the CPU when many
-// thousand ticks fall due each second. Default 0: none.
+// thousand ticks fall due each second. It is for the real clock. Default 0: none.
 func WithTimerSlack(d time.Duration) Option {
 	return optionFunc(func(s *settings) { s.slack = d })
 }

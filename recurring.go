@@ -93,6 +93,12 @@ func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...
 		return nil, err
 	}
 	st := newSeat(schedule)
+	if m.defaults.Immediately {
+		s.Immediately = false // a default of the manager's is for intervals
+	}
+	if m.defaults.FixedDelay {
+		s.FixedDelay = false
+	}
 	if err := s.checkFor(st); err != nil {
 		return nil, err
 	}

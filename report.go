@@ -90,9 +90,13 @@ func (r Report) summary() string {
 
 // MarshalJSON writes all fields, the two errors as text under "lastError" and
 // "err" (left out if nil), durations in nanoseconds, and a distribution as its
-// count, p50, p90, p99 and max: an object of bounded size, whatever was counted.
+// count, p50, p90, p99 and max: an object of bounded size, whatever was counted. A next
+// run after the year 9999 is the zero Time.
 func (s Snapshot) MarshalJSON() ([]byte, error) {
-	type plain Snapshot // without this method
+	type plain Snapshot          // without this method
+	if s.NextRun.Year() > 9999 { // which JSON's form of times cannot say
+		s.NextRun = time.Time{}
+	}
 	return json.Marshal(struct {
 		plain
 		LastError string `json:"lastError,omitempty"`

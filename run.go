@@ -331,6 +331,7 @@ func (t *task) askPolicy(newPolicy func() backoff.BackOff) (delay time.Duration,
 	}()
 	if x.policy == nil {
 		x.policy = newPolicy()
+		x.policy.Reset() // as backoff.Retry does: some do not work before
 	}
 	switch delay = x.policy.NextBackOff(); {
 	case delay == backoff.Stop:

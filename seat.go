@@ -122,10 +122,7 @@ func (t *task) forgetDue() {
 // dueAfter sets the next tick of a delayed task from the end of a run.
 func (t *task) dueAfter(end int64) {
 	if t.extra == nil || t.extra.seat == nil {
-		t.origin = end + t.interval
-		if t.origin < end {
-			t.origin = never
-		}
+		t.origin = later(end, time.Duration(t.interval))
 		return
 	}
 	t.origin = never

@@ -86,12 +86,19 @@ func (m *TaskManager) drain(ctx context.Context, s *shutdown) error {
 	grace := make(chan struct{})
 	timer := m.engine.source.NewTimer(func() { close(grace) })
 	defer timer.Stop()
+	begin := func() {
+		if m.grace == 0 { // a timer would need time to move
+			close(grace)
+			return
+		}
+		timer.Reset(m.grace)
+	}
 	var verdict error
 	if closedBefore(s.drained, ctx.Done()) {
-		timer.Reset(m.grace)
+		begin()
 	} else {
 		m.cancelLeft(s)
-		timer.Reset(m.grace)
+		begin()
 		closedBefore(s.drained, grace)
 		verdict = s.verdict(m.engine.source.Mono())
 	}
@@ -122,13 +129,13 @@ func closedBefore(a, b <-chan struct{}) bool {
 // one counts as the caller's.
 func (m *TaskManager) ownRuns(ctx context.Context) (own []*run) {
 	ids := here()
-	caller, _ := ctx.Value(seam.RunKey{}).(*task)
+	callers := tasksOf(ctx)
 	for _, t := range m.allTasks() {
 		if r := t.runOn(ids); r != nil {
 			own = append(own, r)
 			continue
 		}
-		if t != caller {
+		if !slices.Contains(callers, t) {
 			continue
 		}
 		t.mu.Lock()
@@ -144,6 +151,30 @@ func (m *TaskManager) ownRuns(ctx context.Context) (own []*run) {
 		}
 	}
 	return own
+}
+
+// tasksOf are the tasks whose runs the context is of: the run's, and, from RunOnce on,
+// those of the context that it was given.
+func tasksOf(ctx context.Context) (tasks []*task) {
+	for {
+		t, ok := ctx.Value(seam.RunKey{}).(*task)
+		if !ok {
+			return tasks
+		}
+		tasks = append(tasks, t)
+		given := t.shared.Load()
+		if given == nil || t.conf != t.conf.m.once {
+			return tasks
+		}
+		ctx = given
+	}
+}
+
+// insideRun tells whether the caller is on the goroutine of a run of the manager's, or of
+// that whose context it has.
+func (m *TaskManager) insideRun(ctx context.Context) bool {
+	ids := here()
+	return slices.ContainsFunc(append(tasksOf(ctx), m.allTasks()...), func(t *task) bool { return t.runOn(ids) != nil })
 }
 
 // allTasks are the live tasks and those that have a run in flight.

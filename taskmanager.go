@@ -219,7 +219,7 @@ func (m *TaskManager) RunOnce(ctx context.Context, name string, fn Func) error {
 	inner.Context, inner.cancel = context.WithCancelCause(ctx)
 	defer inner.cancel(context.Canceled)
 	o.task.shared.Store(inner)
-	if ctx.Value(seam.RunKey{}) == nil { // else it is a part of work that is counted
+	if m.engine.settler != nil && !m.insideRun(ctx) { // else it is a part of work that is counted
 		m.engine.begun()
 		defer m.engine.ended()
 	}
@@ -287,7 +287,9 @@ func (m *TaskManager) endNow(d departure) (quiet, ok bool) {
 // held.
 func (e *engine) endLocked(t *task, how life) {
 	now := e.source.Mono()
-	t.account(now)
+	if t.paused || t.floor() > now {
+		t.decide(now) // no run comes of it, and so it may be while the manager drains
+	}
 	n, last, _ := t.takeDue(now)
 	if left := uint64(n) + t.dropHeld(); left > 0 {
 		t.skip(KindMissed, &t.x().counts.missed, left, last)

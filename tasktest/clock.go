@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -273,12 +272,15 @@ func (c *Clock) awaitTimer(before uint64, done *bool) (next *timer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	armed := func() bool {
-		i := slices.IndexFunc(c.timers, func(t *timer) bool { return t.seq > before })
-		if i >= 0 {
-			next = c.timers[i]
+		for _, t := range c.timers {
+			if t.seq > before && (next == nil || t.seq < next.seq) {
+				next = t // the first one armed: others may be armed again and again
+			}
+		}
+		if next != nil {
 			next.remove()
 		}
-		return i >= 0
+		return next != nil
 	}
 	for c.bubble || c.failed {
 		if c.bubble {

@@ -299,3 +299,53 @@ func TestARunThatWaitsForSomethingElseFailsItsTestAndNoMore(t *testing.T) {
 	}
 	close(release)
 }
+
+func TestCloseEndsTheGraceThoughSomebodyGoesOnSleeping(t *testing.T) {
+	m, clk := tasktest.New(t)
+	if _, err := m.ScheduleRecurring("a", time.Second, func(ctx context.Context) error {
+		_ = clk.Sleep(ctx, time.Hour)
+		for {
+			if err := clk.Sleep(context.WithoutCancel(ctx), 100*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}, taskmanager.WithJitter(0)); err != nil {
+		t.Fatal(err)
+	}
+	clk.Advance(time.Second)
+	clk.Close(m)
+}
+
+// RunOnce is a piece of work of its own, unless it is called on a run's goroutine.
+func TestAdvanceWaitsForRunOnceWhereverItIsCalled(t *testing.T) {
+	m, clk := tasktest.New(t)
+	add := func(name string, fn taskmanager.Func) {
+		t.Helper()
+		if _, err := m.ScheduleRecurring(name, time.Second, fn, taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sleeps := func(ctx context.Context) error { return clk.Sleep(ctx, time.Hour) }
+	parked := make(chan struct{})
+	add("with its context, elsewhere", func(ctx context.Context) error {
+		go func() {
+			_ = m.RunOnce(ctx, "aside", func(ctx context.Context) error { close(parked); return sleeps(ctx) })
+		}()
+		<-parked
+		return nil
+	})
+	add("with another context, here", func(context.Context) error { return m.RunOnce(context.Background(), "inside", sleeps) })
+	clk.Advance(time.Second)
+	ended := false
+	add("takes its time", func(context.Context) error {
+		for range 1000 {
+			runtime.Gosched()
+		}
+		ended = true
+		return nil
+	})
+	clk.Advance(time.Second)
+	if !ended {
+		t.Error("Advance has not waited for a run")
+	}
+}
