@@ -11,7 +11,7 @@ import (
 type Status struct {
 	Job      JobRow
 	Triggers []TriggerStatus // schedule triggers in order of name
-	Pending  []TriggerRow    // one-shot ones that wait: calls by hand, retries, recoveries
+	Pending  []TriggerRow    // one-shot ones that wait: calls by hand, retries, recoveries; and broadcasts
 	Running  []RunRow
 	Last     *RunRow // of the runs that ended, the one that started last; nil without one
 	// Why says in words why the job is not running now, and what would have it run.
@@ -120,6 +120,10 @@ func (s *Scheduler) why(st Status, now time.Time) string {
 		}
 	}
 	for _, t := range st.Pending {
+		if t.State == StateBroadcast {
+			say("%s is told to nodes until %s", t.Name, t.DueAt.Format(time.RFC3339))
+			continue
+		}
 		say("%s is %v, due at %s", t.Name, t.State, t.DueAt.Format(time.RFC3339))
 	}
 	return strings.Join(parts, "; ")

@@ -82,6 +82,18 @@ func TestStatusShowsWhatIsPending(t *testing.T) {
 	}
 }
 
+func TestStatusSaysUntilWhenABroadcastIsTold(t *testing.T) {
+	c := newCluster(t)
+	var y tally
+	n := c.node("n", durable.Config{}).handle("h", y.quick).add(everyNode()).start()
+	id := n.trigger("l")
+	want := "broadcast-" + id + " is told to nodes until " + c.clk.Now().Add(time.Hour).Format(time.RFC3339)
+	c.clk.Advance(10 * time.Second)
+	if st, err := n.Status(context.Background(), "l"); err != nil || st.Why != want {
+		t.Errorf("Status.Why = %q, %v, want %q", st.Why, err, want)
+	}
+}
+
 func TestTheNamesOfStatesAreReadBack(t *testing.T) {
 	for s := durable.RunRunning; s <= durable.RunSnoozed; s++ {
 		if got, err := durable.ParseRunState(s.String()); got != s || err != nil {

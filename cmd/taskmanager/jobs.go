@@ -145,6 +145,7 @@ type triggerLine struct {
 	State       durable.TriggerState `json:"state"`
 	Why         string               `json:"why,omitempty"`
 	Next        *time.Time           `json:"next,omitempty"`
+	Until       *time.Time           `json:"until,omitempty"` // nodes are told of a broadcast
 	Previous    *time.Time           `json:"previous,omitempty"`
 	Fired       int64                `json:"fired"`
 	Passed      int64                `json:"passed"`
@@ -178,7 +179,11 @@ func showJob(ctx context.Context, c *call, d *desk, name string) error {
 		a.Triggers = append(a.Triggers, triggerLineOf(t.TriggerRow, t.Next, t.Why))
 	}
 	for _, t := range st.Pending {
-		a.Pending = append(a.Pending, triggerLineOf(t, t.DueAt, t.Reason))
+		line := triggerLineOf(t, t.DueAt, t.Reason)
+		if t.State == durable.StateBroadcast {
+			line.Next, line.Until = nil, line.Next
+		}
+		a.Pending = append(a.Pending, line)
 	}
 	for _, r := range st.Running {
 		a.Running = append(a.Running, runLineOf(r))
@@ -266,6 +271,10 @@ func (a *jobAnswer) text() string {
 		say("", "%s, next %s, previous %s, fired %d, passed over %d", t.State, timeText(deref(t.Next)), timeText(deref(t.Previous)), t.Fired, t.Passed)
 	}
 	for _, t := range a.Pending {
+		if t.Until != nil {
+			say("pending", "%s: told to nodes until %s", t.Name, timeText(*t.Until))
+			continue
+		}
 		say("pending", "%s: %s, due %s", t.Name, t.State, timeText(deref(t.Next)))
 	}
 	for _, r := range a.Running {
