@@ -155,8 +155,11 @@ func (c control) ResumeTrigger(ctx context.Context, job, trigger string) error {
 // concurrency, that is ErrConflict, and recorded as skipped; if it starts running
 // before the run is claimed, by an earlier call say, the claim records the same, and only
 // the run's row and Wait tell. What must not be left out is for a job that allows
-// concurrency, or for AddTrigger with a once schedule, which has its turn. A job that runs on every
-// node runs on all that are alive, within about a poll interval.
+// concurrency, or for AddTrigger with a once schedule, which has its turn.
+//
+// A job that runs on every node runs on all that are running now, within about a poll
+// interval; one that does not read the store for an hour misses it. The ID is then no run's:
+// each node's has one of its own, and all of them an IdempotencyKey that ends with this one.
 func (c control) Trigger(ctx context.Context, job string, data any) (id string, err error) {
 	object, err := c.object(data)
 	if err != nil {

@@ -200,8 +200,13 @@ func (p *planner) repair(e *Edit, id string) error {
 	return nil
 }
 
+// toldFor is how long nodes are told of a broadcast at the least, since the caller need
+// not poll as seldom as they do. Those that are started meanwhile know by locals.prime that
+// it is not theirs.
+const toldFor = time.Hour
+
 // broadcastLife is how long nodes may take to notice a broadcast.
-func broadcastLife(poll, node time.Duration) time.Duration { return 2*poll + node }
+func broadcastLife(poll, node time.Duration) time.Duration { return max(toldFor, 2*poll+node) }
 
 // byHand adds the one-shot trigger of a call by hand; conflict tells that it only
 // recorded one.

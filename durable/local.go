@@ -17,7 +17,8 @@ import (
 // every node.
 const localRefresh = 10
 
-// seenFor is how long a broadcast is remembered that was not read again.
+// seenFor is how long a broadcast is remembered that was not read again: while it is told,
+// every read has it, so that this only has to be longer than reads overtake each other by.
 const seenFor = time.Hour
 
 // locals are the jobs that run on every node: by this node's own clock, without claims.

@@ -152,6 +152,47 @@ func TestABroadcastReachesEveryNodeThatIsThereOnceWithTheSameScheduledAt(t *test
 	})
 }
 
+func TestEveryBroadcastOfABurstReachesEveryNodeAndNoneALaterOne(t *testing.T) {
+	for _, between := range []time.Duration{0, 100 * time.Millisecond} {
+		c := newCluster(t)
+		var a, b, late tally
+		job := everyNode()
+		job.AllowConcurrent = true
+		n := c.node("a", durable.Config{}).handle("h", a.quick).add(job).start()
+		c.node("b", durable.Config{}).handle("h", b.quick).add(job).start()
+		c.clk.Advance(time.Second)
+		for range 150 {
+			n.trigger("l")
+			c.clk.Advance(between)
+		}
+		c.clk.Advance(5100 * time.Millisecond)
+		if a.count() != 150 || b.count() != 150 {
+			t.Errorf("one each %v: %d and %d runs after a poll interval, want 150", between, a.count(), b.count())
+		}
+		c.node("late", durable.Config{}).handle("h", late.quick).add(job).start()
+		c.clk.Advance(2 * time.Hour)
+		if a.count() != 150 || b.count() != 150 || late.count() != 0 {
+			t.Errorf("one each %v: %d, %d and %d runs in the end, want 150, 150 and none on the node that came later", between, a.count(), b.count(), late.count())
+		}
+	}
+}
+
+func TestABroadcastIsToldToNodesThatPollLessOftenThanTheCaller(t *testing.T) {
+	c := newCluster(t)
+	var y tally
+	c.node("n", durable.Config{PollInterval: 25 * time.Minute}).handle("h", y.quick).add(everyNode()).start()
+	c.clk.Advance(time.Minute)
+	id := c.node("desk", durable.Config{}).trigger("l") // is never started
+	c.clk.Advance(24 * time.Hour)
+	runs := y.all()
+	if len(runs) != 1 || runs[0].ID == id || !strings.HasSuffix(runs[0].IdempotencyKey, id) {
+		t.Errorf("runs %+v, want one, whose key, and not ID, has the call's %s", runs, id)
+	}
+	if left := c.job("l").Triggers; len(left) != 0 {
+		t.Errorf("a day later there is still %+v", left)
+	}
+}
+
 func TestEditsOfAJobOnEveryNodeAreFollowedAtOnceHereAndAtTheRefreshThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

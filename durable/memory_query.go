@@ -32,23 +32,26 @@ func (m *Memory) Jobs(ctx context.Context, q JobQuery) ([]JobState, error) {
 		if q.EveryNode && !j.row.RunOnEveryNode || len(q.Names) > 0 && !slices.Contains(q.Names, j.row.Name) {
 			continue
 		}
-		states = append(states, stateOf(j, q.WithoutRuns))
+		states = append(states, stateOf(j, &q))
 	}
 	return states, nil
 }
 
-func stateOf(j *memoryJob, withoutRuns bool) JobState {
+func stateOf(j *memoryJob, q *JobQuery) JobState {
 	s := JobState{Job: outJob(j.row)}
 	added := 0
 	for t := range j.triggers.rising(none) {
-		if t.row.OneShot() {
+		if t.row.OneShot() && (!q.EveryNode || t.row.Kind != KindBroadcast) {
 			if added++; added > memoryOneShots {
+				if q.EveryNode {
+					continue
+				}
 				break
 			}
 		}
 		s.Triggers = append(s.Triggers, outTrigger(t.row))
 	}
-	if !withoutRuns {
+	if !q.WithoutRuns {
 		s.Running = runningOf(j)
 	}
 	return s

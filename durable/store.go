@@ -231,7 +231,7 @@ type Edit struct {
 // A JobQuery selects jobs. Its zero value selects all.
 type JobQuery struct {
 	Names       []string // only these
-	EveryNode   bool     // only those with RunOnEveryNode
+	EveryNode   bool     // only those with RunOnEveryNode, and all broadcasts of these
 	After       string   // only names after this one
 	Limit       int      // 0 is 1,000
 	WithoutRuns bool     // leaves Running empty
@@ -241,7 +241,7 @@ type JobQuery struct {
 type JobState struct {
 	Job JobRow
 	// Triggers in order of name: schedule triggers, then one-shot ones, at most
-	// 100 of these.
+	// 100 of these; broadcasts do not count if the query is for EveryNode.
 	Triggers []TriggerRow
 	Running  []RunRow // in order of ID
 }

@@ -47,8 +47,8 @@ func (s *Scheduler) TriggerAndWait(ctx context.Context, job string, data any) (R
 }
 
 // Wait waits until the run of that ID has ended, on whatever node. It may not have
-// been claimed yet; the ID of a run that never comes is waited for until ctx ends,
-// whose cause is then the error. ErrStopped if the scheduler stops,
+// been claimed yet; the ID of a run that never comes, which that of a call of a job on
+// every node is, is waited for until ctx ends, whose cause is then the error. ErrStopped if the scheduler stops,
 // taskmanager.ErrOwnRun if it is the run whose handler calls, with its own context.
 func (s *Scheduler) Wait(ctx context.Context, id string) (RunRow, error) {
 	if own, inside := RunFrom(ctx); inside && own.ID == id {

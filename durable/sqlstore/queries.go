@@ -76,15 +76,18 @@ func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]du
 		states[i].Job = row
 		names[i], place[row.Name] = row.Name, &states[i]
 	}
-	own, err := s.triggersOf(ctx, db, names)
+	own, err := s.triggersOf(ctx, db, names, q.EveryNode)
 	if err != nil {
 		return nil, err
 	}
+	added := map[string]int{}
 	for _, t := range own {
-		state := place[t.Job]
-		if n := len(state.Triggers); n >= mostOneShots && state.Triggers[n-mostOneShots].OneShot() {
-			continue
+		if bounded(t.Kind, q.EveryNode) {
+			if added[t.Job]++; added[t.Job] > mostOneShots {
+				continue
+			}
 		}
+		state := place[t.Job]
 		state.Triggers = append(state.Triggers, t)
 	}
 	if q.WithoutRuns {
@@ -98,9 +101,14 @@ func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]du
 	return states, err
 }
 
+// bounded tells whether there are at most mostOneShots triggers of that kind in an answer.
+func bounded(kind durable.Kind, everyNode bool) bool {
+	return kind != durable.KindSchedule && (kind != durable.KindBroadcast || !everyNode)
+}
+
 // triggersOf reads the triggers of jobs, of each job in the order of JobState; of one-shot
 // ones perhaps more than wanted, but not all of a million.
-func (s *Store) triggersOf(ctx context.Context, db querier, names []string) ([]durable.TriggerRow, error) {
+func (s *Store) triggersOf(ctx context.Context, db querier, names []string, everyNode bool) ([]durable.TriggerRow, error) {
 	which, args := s.dialect.among("j.name", names)
 	many := map[string]bool{}
 	err := each(ctx, s, db, `SELECT j.name FROM {job} AS j WHERE `+which+
@@ -120,7 +128,7 @@ func (s *Store) triggersOf(ctx context.Context, db querier, names []string) ([]d
 	for _, name := range slices.Sorted(maps.Keys(many)) {
 		for kind := durable.KindSchedule; kind <= durable.KindBroadcast && err == nil; kind++ {
 			limit := ""
-			if kind != durable.KindSchedule {
+			if bounded(kind, everyNode) {
 				limit = " LIMIT " + strconv.Itoa(mostOneShots)
 			}
 			var some []durable.TriggerRow

@@ -59,6 +59,33 @@ var jobQueries = []promise{
 		}
 		w.want("triggers", got, append([]string{"y", "z"}, want[:100]...))
 	}},
+	{"a query for jobs on every node has all broadcasts, and at most 100 other one-shot triggers", func(w *world) {
+		w.job("a", onEveryNode)
+		w.trigger("a", "z", w.now(), state(durable.StateLocal))
+		var rows []durable.TriggerRow
+		var want []string
+		for i := range 130 {
+			name := fmt.Sprintf("two-%03d", (i*37)%130)
+			rows = append(rows,
+				w.oneShot("a", w.in(time.Hour), state(durable.StateBroadcast), kind(durable.KindBroadcast), func(t *durable.TriggerRow) { t.Name = name }),
+				w.oneShot("a", w.in(time.Hour), func(t *durable.TriggerRow) { t.Name = "one-" + name }))
+			want = append(want, name)
+		}
+		w.add("a", rows...)
+		slices.Sort(want)
+		var got []string
+		others := 0
+		for _, t := range w.jobs(durable.JobQuery{EveryNode: true})[0].Triggers[1:] {
+			if t.Kind == durable.KindBroadcast {
+				got = append(got, t.Name)
+			} else {
+				others++
+			}
+		}
+		w.want("broadcasts", got, want)
+		w.want("other one-shot triggers", others, 100)
+		w.want("all of another query", len(w.state("a").Triggers), 101)
+	}},
 	{"runs are read, unless they are not wanted", func(w *world) {
 		run := w.busyJob()
 		w.want("Running", w.state("a").Running, []durable.RunRow{run})
