@@ -35,6 +35,7 @@ type Memory struct {
 	undue      map[*memoryTrigger]struct{}
 	broadcasts ordered[*memoryTrigger]
 	blocked    map[*memoryJob]struct{} // jobs that have blocked triggers
+	running    map[*memoryTrigger]struct{}
 
 	request uint64          // counts claims and finishes, for the marks they leave on rows
 	taken   []planned       // by the claim under way; here to be used again
@@ -104,6 +105,7 @@ func NewMemory(opts ...MemoryOption) *Memory {
 		undue:      map[*memoryTrigger]struct{}{},
 		broadcasts: ordered[*memoryTrigger]{less: func(a, b *memoryTrigger) bool { return a.row.ID < b.row.ID }},
 		blocked:    map[*memoryJob]struct{}{},
+		running:    map[*memoryTrigger]struct{}{},
 		newRuns:    map[string]bool{},
 		byNode:     map[string]map[*memoryRun]struct{}{},
 		byStart:    ordered[*memoryRun]{less: startsBefore},
@@ -229,6 +231,8 @@ func (m *Memory) put(t *memoryTrigger) {
 	case StateBlocked:
 		t.job.blocked.insert(t)
 		m.blocked[t.job] = struct{}{}
+	case StateRunning:
+		m.running[t] = struct{}{}
 	case StateBroadcast:
 		m.broadcasts.insert(t)
 	}
@@ -248,6 +252,8 @@ func (m *Memory) takeOut(t *memoryTrigger) {
 		if len(t.job.blocked.parts) == 0 {
 			delete(m.blocked, t.job)
 		}
+	case StateRunning:
+		delete(m.running, t)
 	case StateBroadcast:
 		m.broadcasts.remove(t)
 	}

@@ -29,7 +29,7 @@ func (m *Memory) Check() error {
 }
 
 func (m *Memory) checkTriggers() error {
-	listed, blocked, undue, broadcasts := 0, 0, 0, 0
+	listed, blocked, undue, broadcasts, running := 0, 0, 0, 0, 0
 	for name, j := range m.named {
 		if err := checkOrdered(&j.triggers); err != nil {
 			return fmt.Errorf("triggers of %q: %w", name, err)
@@ -72,9 +72,15 @@ func (m *Memory) checkTriggers() error {
 		if t.row.State == StateBroadcast {
 			broadcasts++
 		}
+		if _, ok := m.running[t]; ok != (t.row.State == StateRunning) {
+			return fmt.Errorf("trigger %q in state %d is running: %v", id, t.row.State, ok)
+		} else if ok {
+			running++
+		}
 	}
-	if listed != len(m.triggers) || blocked != 0 || undue != len(m.undue) {
-		return fmt.Errorf("%d triggers of %d are listed; %d blocked too many; %d undue of %d", listed, len(m.triggers), blocked, undue, len(m.undue))
+	if listed != len(m.triggers) || blocked != 0 || undue != len(m.undue) || running != len(m.running) {
+		return fmt.Errorf("%d triggers of %d are listed; %d blocked too many; %d undue of %d; %d running of %d",
+			listed, len(m.triggers), blocked, undue, len(m.undue), running, len(m.running))
 	}
 	return checkAll(&m.broadcasts, broadcasts, func(t *memoryTrigger) bool {
 		return m.triggers[t.row.ID] == t && t.row.State == StateBroadcast

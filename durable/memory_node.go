@@ -80,11 +80,19 @@ func (m *Memory) Expire(ctx context.Context, r ExpireRequest) (ExpireResult, err
 	}
 	slices.SortFunc(res.Runs, func(a, b RunRow) int { return cmp.Compare(a.ID, b.ID) })
 	res.Runs = firstRows(res.Runs, r.Limit, outRun)
+	m.dropHolds()
 	for t := range m.undue {
 		res.Undue = append(res.Undue, t.row)
 	}
 	slices.SortFunc(res.Undue, func(a, b TriggerRow) int { return cmp.Compare(a.ID, b.ID) })
-	res.Undue = firstRows(res.Undue, r.Limit, outTrigger)
+	res.Undue = slices.DeleteFunc(firstRows(res.Undue, r.Limit, outTrigger), func(row TriggerRow) bool {
+		if row.OneShot() {
+			row.DueAt = now
+			m.setTrigger(m.triggers[row.ID], row)
+			res.Released++
+		}
+		return row.OneShot()
+	})
 	for j := range m.blocked {
 		if len(j.active) == 0 {
 			res.Released += m.unblock(j, math.MaxInt)
@@ -96,6 +104,24 @@ func (m *Memory) Expire(ctx context.Context, r ExpireRequest) (ExpireResult, err
 		}
 	}
 	return res, nil
+}
+
+// dropHolds has triggers wait again that are to wait for the end of a run that is not there.
+func (m *Memory) dropHolds() {
+	if len(m.running) == 0 {
+		return
+	}
+	held := map[string]bool{}
+	for _, r := range m.active {
+		held[r.row.TriggerID] = true
+	}
+	for t := range m.running {
+		if !held[t.row.ID] {
+			row := released(t.row)
+			row.DueAt = time.Time{}
+			m.setTrigger(t, row)
+		}
+	}
 }
 
 // firstRows makes the first rows the caller's, and drops the rest.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -546,6 +547,48 @@ func TestAHandEditedRowWithoutADueTimeIsRepaired(t *testing.T) {
 	}
 	if row := cl.row("j", "broken"); row.State != durable.StateWaiting || row.Reason != "" {
 		t.Errorf("mended trigger = %+v, want waiting", row)
+	}
+}
+
+func TestAOneShotRowWithoutADueTimeRunsNow(t *testing.T) {
+	cl := newCluster(t)
+	var y tally
+	n := cl.node("n", durable.Config{}).handle("h", y.quick).add(durable.Job{Name: "j", Handler: "h"}).start()
+	id := strings.Repeat("0", 26)
+	cl.edit("j", func(e *durable.Edit) {
+		e.Add = append(e.Add, durable.TriggerRow{ID: id, Job: "j", Name: "retry-x", Handler: "h", Kind: durable.KindRetry, Attempt: 2, ScheduledAt: e.Now})
+	})
+	before := n.store.count("edit")
+	cl.clk.Advance(2 * time.Second)
+	if runs := y.all(); len(runs) != 1 || runs[0].ID != id || runs[0].Attempt != 2 {
+		t.Errorf("runs = %+v, want the row's", runs)
+	}
+	cl.clk.Advance(10 * time.Minute)
+	if y.count() != 1 || n.store.count("edit") != before || len(n.log.with("no due time")) > 0 {
+		t.Errorf("%d runs, %d edits and %q in the end, want 1, 0, none", y.count(), n.store.count("edit")-before, n.log.with("no due time"))
+	}
+}
+
+func TestATriggerWhoseRunIsGoneWaitsAgain(t *testing.T) {
+	cl := newCluster(t)
+	var y tally
+	n := cl.node("n", durable.Config{}).handle("h", y.quick).add(durable.Job{Name: "j", Handler: "h", Triggers: []durable.Trigger{
+		{Name: "t", Schedule: every("1m")}, {Name: "paused", Schedule: every("1m")},
+	}}).start()
+	if err := n.PauseTrigger(context.Background(), "j", "paused"); err != nil {
+		t.Fatal(err)
+	}
+	cl.edit("j", func(e *durable.Edit) {
+		for i := range e.Triggers {
+			e.Triggers[i].State, e.Triggers[i].Reason, e.Triggers[i].DueAt = durable.StateRunning, "", time.Time{}
+		}
+	})
+	cl.clk.Advance(10 * time.Minute)
+	if y.count() != 9 {
+		t.Errorf("%d runs in 10 m, want 9", y.count())
+	}
+	if row := cl.row("j", "paused"); row.State != durable.StatePaused {
+		t.Errorf("paused trigger = %+v, want paused", row)
 	}
 }
 

@@ -44,8 +44,9 @@ type Store interface {
 
 	// Expire declares nodes dead whose lease ended more than grace ago, and
 	// returns what is to be seen to: see ExpireResult. Blocked triggers whose job
-	// has no active run are set waiting, and triggers in StateBroadcast whose DueAt
-	// has passed are deleted.
+	// has no active run are set waiting; so are triggers in StateRunning that have no
+	// active run, without a due instant. One-shot triggers that wait without one are due
+	// now. Triggers in StateBroadcast whose DueAt has passed are deleted.
 	Expire(ctx context.Context, r ExpireRequest) (ExpireResult, error)
 
 	// Edit changes one job, with its schedule triggers, in one transaction that no
@@ -181,7 +182,7 @@ type OwnRun struct {
 // An ExpireRequest asks for what dead nodes left behind.
 type ExpireRequest struct {
 	Grace time.Duration
-	Limit int // of Runs, and of Undue
+	Limit int // of Runs, and of the triggers looked at for Undue
 }
 
 // An ExpireResult is what there is to see to.
@@ -189,8 +190,8 @@ type ExpireResult struct {
 	Now      time.Time
 	Dead     []NodeRow    // declared dead now
 	Runs     []RunRow     // active runs of nodes that are dead or unknown
-	Undue    []TriggerRow // waiting without a due instant
-	Released int          // blocked triggers that nothing blocked
+	Undue    []TriggerRow // schedule triggers that wait without a due instant, in order of ID
+	Released int          // triggers that nothing held up, and that wait for DueAt now
 }
 
 // A Scope is what an Edit sees and may change.

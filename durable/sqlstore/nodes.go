@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
@@ -101,9 +102,23 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 	if err != nil {
 		return res, err
 	}
-	res.Undue, err = find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateWaiting)+
+	if err := t.dropHolds(); err != nil {
+		return res, err
+	}
+	undue, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateWaiting)+
 		` AND priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND due_at IS NULL ORDER BY id LIMIT ?`, limit)
 	if err != nil {
+		return res, err
+	}
+	var oneShots []durable.TriggerRow
+	for _, row := range undue {
+		if row.OneShot() {
+			oneShots = append(oneShots, row)
+		} else {
+			res.Undue = append(res.Undue, row)
+		}
+	}
+	if err := t.change(oneShots, func(row *durable.TriggerRow) { row.DueAt = t.now }); err != nil {
 		return res, err
 	}
 	released, err := t.exec(`UPDATE {trigger} SET state = ` + number_(durable.StateWaiting) + `, reason = '', version = version + 1 WHERE state = ` +
@@ -111,9 +126,34 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 	if err != nil {
 		return res, err
 	}
-	res.Released = int(released)
+	res.Released = int(released) + len(oneShots)
 	_, err = t.exec(`DELETE FROM {trigger} WHERE state = `+number_(durable.StateBroadcast)+` AND due_at < ?`, now)
 	return res, err
+}
+
+// dropHolds has triggers wait again that are to wait for the end of a run that is not
+// there. A claim makes both in one transaction, and the query sees it whole or not at all;
+// one that comes in between has given the trigger another version. A single UPDATE would
+// see the trigger as it is by now, on MySQL, and the runs as they were.
+func (t *txn) dropHolds() error {
+	orphans, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateRunning)+
+		` AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = t.job AND r.trigger_id = t.id) ORDER BY id`)
+	if err != nil {
+		return err
+	}
+	return t.change(orphans, func(row *durable.TriggerRow) {
+		row.State, row.Reason, row.DueAt = durable.StateWaiting, "", time.Time{}
+	})
+}
+
+// change changes triggers that are still as they were read.
+func (t *txn) change(was []durable.TriggerRow, f func(*durable.TriggerRow)) error {
+	is := slices.Clone(was)
+	for i := range is {
+		f(&is[i])
+		is[i].Version++
+	}
+	return update(t, triggers, was, is, true)
 }
 
 // Nodes implements durable.Store.

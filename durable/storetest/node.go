@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
@@ -163,8 +164,8 @@ var expiries = []promise{
 			w.add("a", w.oneShot("a", w.now()))
 		}
 		w.claim("n", 10)
-		for range 4 {
-			w.add("a", w.oneShot("a", time.Time{}))
+		for i := range 4 {
+			w.trigger("a", fmt.Sprint("t", i), time.Time{})
 		}
 		w.advance(2 * time.Minute)
 		res, err := w.store.Expire(w.ctx, durable.ExpireRequest{Limit: 3})
@@ -176,7 +177,6 @@ var expiries = []promise{
 		w.job("a")
 		row := w.trigger("a", "t", time.Time{})
 		w.trigger("a", "paused", time.Time{}, state(durable.StatePaused))
-		w.trigger("a", "running", time.Time{}, state(durable.StateRunning))
 		w.trigger("a", "due", w.now())
 		w.want("Undue", w.expire(0).Undue, []durable.TriggerRow{row})
 		w.edit("a", func(e *durable.Edit) {
@@ -196,6 +196,36 @@ var expiries = []promise{
 		w.want("the trigger", w.row("b", "t"), row)
 		w.want("the trigger of a busy job", w.row("a", "blocked").State, durable.StateBlocked)
 		w.want("Released", w.expire(0).Released, 0)
+	}},
+	{"one-shot triggers without a due instant are due now", func(w *world) {
+		w.node("n")
+		w.job("a")
+		row := w.oneShot("a", time.Time{}, kind(durable.KindRetry))
+		w.add("a", row, w.oneShot("a", time.Time{}, state(durable.StatePaused)))
+		w.want("runs claimed", len(w.claim("n", 5).Claimed), 0)
+		w.want("Expire", w.expire(0), durable.ExpireResult{Now: w.now(), Released: 1})
+		row.DueAt, row.Version = w.now(), 2
+		w.want("the trigger", w.row("a", row.Name), row)
+		w.want("Released", w.expire(0).Released, 0)
+		w.want("the run", w.start("n").ID, row.ID)
+	}},
+	{"triggers that wait for the end of a run that is not there wait again", func(w *world) {
+		run := w.busyJob()
+		held := w.row("a", "held")
+		w.job("b", concurrent)
+		row := w.trigger("b", "t", w.in(time.Hour), state(durable.StateRunning), func(t *durable.TriggerRow) { t.Reason = "why" })
+		one := w.oneShot("b", time.Time{}, state(durable.StateRunning))
+		w.add("b", one)
+		row.State, row.Reason, row.DueAt = durable.StateWaiting, "", time.Time{}
+		row.Version++
+		w.want("Expire", w.expire(0), durable.ExpireResult{Now: w.now(), Undue: []durable.TriggerRow{row}, Released: 1})
+		w.want("the one-shot one's DueAt", w.row("b", one.Name).DueAt, w.now())
+		w.want("the trigger whose run is there", w.row("a", "held"), held)
+		end := ended(run)
+		end.Keep, end.Run.State = true, durable.RunInterrupted
+		w.finish(end)
+		w.expire(0)
+		w.want("the trigger whose run is kept", w.row("a", "held"), held)
 	}},
 	{"broadcasts are deleted when their time is over", func(w *world) {
 		w.node("n")

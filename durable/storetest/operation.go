@@ -225,6 +225,9 @@ func kindOf(r *rand.Rand) durable.Kind {
 func (m *model) oneShot(job string, k durable.Kind) durable.TriggerRow {
 	row := m.world.oneShot(job, m.in(time.Duration(m.random.IntN(20)-10)*time.Second), kind(k), triggerID(m.id()), priority(m.random.IntN(11)))
 	row.Name, row.Handler = "one-"+row.ID, "h"
+	if m.random.IntN(10) == 0 {
+		row.DueAt = time.Time{}
+	}
 	for _, s := range m.known.Jobs {
 		if s.Job.Name == job {
 			row.Handler = s.Job.Handler
@@ -234,9 +237,12 @@ func (m *model) oneShot(job string, k durable.Kind) durable.TriggerRow {
 }
 
 func (m *model) expireSome() (string, operation) {
-	grace := time.Duration(m.random.IntN(3)) * 30 * time.Second
-	return fmt.Sprintf("Expire(%v)", grace), func(w *world) any {
-		res, err := w.store.Expire(w.ctx, durable.ExpireRequest{Grace: grace, Limit: 1000})
+	r := durable.ExpireRequest{Grace: time.Duration(m.random.IntN(3)) * 30 * time.Second, Limit: 1000}
+	if m.random.IntN(4) == 0 {
+		r.Limit = m.random.IntN(3)
+	}
+	return fmt.Sprintf("Expire(%+v)", r), func(w *world) any {
+		res, err := w.store.Expire(w.ctx, r)
 		return []any{plainExpiry(res), errText(err)}
 	}
 }

@@ -89,7 +89,7 @@ func editTriggers(r *rand.Rand, e *durable.Edit, row durable.TriggerRow) {
 		case 3:
 			t.State, t.DueAt = durable.StateWaiting, time.Time{}
 		case 4:
-			t.State = pick(r, []durable.TriggerState{durable.StateBlocked, durable.StatePaused, durable.StateError, durable.StateLocal})
+			t.State = pick(r, []durable.TriggerState{durable.StateRunning, durable.StateBlocked, durable.StatePaused, durable.StateError, durable.StateLocal})
 		}
 	}
 	if n := len(e.Triggers); n > 0 && r.IntN(6) == 0 {
