@@ -314,6 +314,45 @@ func TestRowsThatCannotBeReadAreRefusedByTheTable(t *testing.T) {
 	})
 }
 
+// The tables allow it, so somebody's hand can make it so.
+func TestTwoTriggersOfOneNameHoldUpNoOtherChange(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			s, db := d.store(t, 1)
+			jobOf(t, s, "a", true)
+			trigger := func(n int, name string) durable.TriggerRow {
+				return durable.TriggerRow{ID: idOf(n), Job: "a", Name: name, Handler: "h", Schedule: "every 1m"}
+			}
+			edit := func(change func(e *durable.Edit)) error {
+				return s.Edit(t.Context(), "a", durable.EditJob, func(e *durable.Edit) error { change(e); return nil })
+			}
+			add := func(rows ...durable.TriggerRow) func(*durable.Edit) {
+				return func(e *durable.Edit) { e.Triggers = append(rows, e.Triggers...) }
+			}
+			if err := edit(add(trigger(1, "t"), trigger(2, "u"), trigger(3, "v"))); err != nil {
+				t.Fatal(err)
+			}
+			do(t, db, "UPDATE taskmanager_trigger SET name = 't' WHERE name = 'u'")
+			for _, c := range []struct {
+				name   string
+				change func(*durable.Edit)
+				want   error
+			}{
+				{"of the job", func(e *durable.Edit) { e.Job.Paused = true }, nil},
+				{"of both", func(e *durable.Edit) { e.Triggers[0].Priority, e.Triggers[1].Priority = 1, 2 }, nil},
+				{"that adds one", add(trigger(4, "t")), durable.ErrExists},
+				{"that adds two", add(trigger(4, "w"), trigger(5, "w")), durable.ErrExists},
+				{"that renames another", func(e *durable.Edit) { e.Triggers[2].Name = "t" }, durable.ErrExists},
+				{"that removes one", func(e *durable.Edit) { e.Triggers = e.Triggers[1:] }, nil},
+			} {
+				if err := edit(c.change); !errors.Is(err, c.want) {
+					t.Errorf("an edit %s = %v, want %v", c.name, err, c.want)
+				}
+			}
+		})
+	}
+}
+
 // A transaction of the caller's may be of any isolation, and what is undone leaves
 // nothing.
 func TestAnEditInTheCallersTransactionWhateverItsIsolation(t *testing.T) {

@@ -91,7 +91,7 @@ func (t *txn) edit(job string, scope durable.Scope, change func(*durable.Edit) e
 	if err := change(e); err != nil {
 		return err
 	}
-	if err := checkEdit(job, scope, e); err != nil {
+	if err := checkEdit(job, scope, &was, e); err != nil {
 		return err
 	}
 	if scope == durable.EditJob {
@@ -139,8 +139,9 @@ func (t *txn) load(job string, scope durable.Scope) (*durable.Edit, error) {
 	return e, err
 }
 
-// checkEdit refuses an Edit that cannot be made true.
-func checkEdit(job string, scope durable.Scope, e *durable.Edit) error {
+// checkEdit refuses an Edit that cannot be made true. Two triggers of one name that were
+// there before are somebody's hand's, and no reason to refuse what else there is to change.
+func checkEdit(job string, scope durable.Scope, was, e *durable.Edit) error {
 	for i := range e.Add {
 		if t := &e.Add[i]; t.ID == "" || t.Job != job || !t.OneShot() {
 			return fmt.Errorf("sqlstore: edit of job %q adds no one-shot trigger of it: %q of job %q", job, t.ID, t.Job)
@@ -152,7 +153,10 @@ func checkEdit(job string, scope durable.Scope, e *durable.Edit) error {
 	if e.Job.Name != job {
 		return fmt.Errorf("sqlstore: edit of job %q gives job %q", job, e.Job.Name)
 	}
-	ids, names := map[string]bool{}, map[string]bool{}
+	ids, names := map[string]bool{}, map[string]int{}
+	for i := range e.Triggers {
+		names[e.Triggers[i].Name]++
+	}
 	for i := range e.Triggers {
 		t := &e.Triggers[i]
 		if t.ID == "" || t.Job != job || t.OneShot() {
@@ -161,10 +165,10 @@ func checkEdit(job string, scope durable.Scope, e *durable.Edit) error {
 		if ids[t.ID] {
 			return fmt.Errorf("sqlstore: trigger with the ID %q: %w", t.ID, durable.ErrExists)
 		}
-		if names[t.Name] {
+		if names[t.Name] > 1 && !slices.ContainsFunc(was.Triggers, func(r durable.TriggerRow) bool { return r.ID == t.ID && r.Name == t.Name }) {
 			return fmt.Errorf("sqlstore: trigger %q of job %q: %w", t.Name, job, durable.ErrExists)
 		}
-		ids[t.ID], names[t.Name] = true, true
+		ids[t.ID] = true
 	}
 	return nil
 }
