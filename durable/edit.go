@@ -189,15 +189,17 @@ func removeTrigger(e *Edit, name string) error {
 	return nil
 }
 
-// repair gives a waiting trigger without a due instant one. The condition is looked
-// at again in the transaction, so that one node does it.
-func (p *planner) repair(e *Edit, id string) error {
+// repair gives a waiting trigger without a due instant one, and tells whether it did. The
+// condition is looked at again in the transaction, so that one node does it.
+func (p *planner) repair(e *Edit, id string) (repaired bool) {
+	lacks := func(t *TriggerRow) bool { return t.State == StateWaiting && t.DueAt.IsZero() }
 	for i := range e.Triggers {
-		if t := &e.Triggers[i]; t.ID == id && t.State == StateWaiting && t.DueAt.IsZero() {
+		if t := &e.Triggers[i]; t.ID == id && lacks(t) {
 			*t = p.seat(e.Now, *t, *e.Job)
+			repaired = !lacks(t)
 		}
 	}
-	return nil
+	return repaired
 }
 
 // toldFor is how long nodes are told of a broadcast at the least, since the caller need

@@ -46,7 +46,7 @@ func (tp *TestPlanner) PauseTrigger(e *Edit, name string, paused bool) error {
 
 func (tp *TestPlanner) ReplaceTrigger(e *Edit, t TriggerRow) error { return tp.p.replaceTrigger(e, t) }
 
-func (tp *TestPlanner) Repair(e *Edit, id string) error { return tp.p.repair(e, id) }
+func (tp *TestPlanner) Repair(e *Edit, id string) bool { return tp.p.repair(e, id) }
 
 func Cut(s string, n int) string { return cut(s, n) }
 

@@ -82,7 +82,9 @@ func (m *Memory) Expire(ctx context.Context, r ExpireRequest) (ExpireResult, err
 	res.Runs = firstRows(res.Runs, r.Limit, outRun)
 	m.dropHolds()
 	for t := range m.undue {
-		res.Undue = append(res.Undue, t.row)
+		if t.row.ID > r.After {
+			res.Undue = append(res.Undue, t.row)
+		}
 	}
 	slices.SortFunc(res.Undue, func(a, b TriggerRow) int { return cmp.Compare(a.ID, b.ID) })
 	res.Undue = slices.DeleteFunc(firstRows(res.Undue, r.Limit, outTrigger), func(row TriggerRow) bool {

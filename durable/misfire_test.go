@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -569,6 +570,33 @@ func TestAOneShotRowWithoutADueTimeRunsNow(t *testing.T) {
 	}
 }
 
+func TestRowsThatANodeCannotRepairKeepItFromNoOther(t *testing.T) {
+	cl := newCluster(t)
+	var y tally
+	n := cl.node("n", durable.Config{}).handle("h", y.quick).add(durable.Job{Name: "j", Handler: "h"}).start()
+	cl.edit("j", func(e *durable.Edit) {
+		add := func(id, name, schedule, reason string) {
+			e.Triggers = append(e.Triggers, durable.TriggerRow{ID: id, Job: "j", Name: name, Handler: "h", Schedule: schedule, Reason: reason})
+		}
+		for i := range 300 {
+			add(fmt.Sprintf("%026d", i), fmt.Sprintf("t%03d", i), "cron 0 * * * * * calendar=elsewhere", "no such calendar")
+		}
+		add(strings.Repeat("z", 26), "z", "cron * * * * * *", "")
+	})
+	cl.clk.Advance(10 * time.Second)
+	if y.count() == 0 {
+		t.Error("a row that can be repaired waits behind those that cannot")
+	}
+	if got := n.log.with("no due time"); len(got) != 1 {
+		t.Errorf("log = %q, want one line, of the row that was repaired", got)
+	}
+	cl.edit("j", func(e *durable.Edit) { e.Triggers[0].Schedule = "cron * * * * * *" })
+	cl.clk.Advance(10 * time.Second)
+	if row := cl.row("j", "t000"); row.DueAt.IsZero() {
+		t.Errorf("trigger = %+v, want a due time: the sweep begins again", row)
+	}
+}
+
 func TestATriggerWhoseRunIsGoneWaitsAgain(t *testing.T) {
 	cl := newCluster(t)
 	var y tally
@@ -589,6 +617,49 @@ func TestATriggerWhoseRunIsGoneWaitsAgain(t *testing.T) {
 	}
 	if row := cl.row("j", "paused"); row.State != durable.StatePaused {
 		t.Errorf("paused trigger = %+v, want paused", row)
+	}
+}
+
+func TestARepairThatFailsKeepsTheSweepFromNoOther(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		outage bool
+	}{{durable.ErrExists, false}, {durable.ErrInvalid, false}, {errAway, true}} {
+		cl := newCluster(t)
+		var y tally
+		n := cl.node("n", durable.Config{}).handle("h", y.quick)
+		for _, name := range []string{"a", "b"} {
+			n.add(durable.Job{Name: name, Handler: "h", Triggers: []durable.Trigger{{Schedule: cron("* * * * * *")}}})
+		}
+		n.start()
+		var lost atomic.Bool
+		n.store.set(func(_ context.Context, call string, do func() error) error {
+			switch {
+			case call == "expire":
+				lost.Store(true)
+			case call == "edit" && lost.Swap(false): // the first repair: by their IDs, that of a
+				return c.err
+			}
+			return do()
+		})
+		for i, name := range []string{"a", "b"} {
+			cl.edit(name, func(e *durable.Edit) {
+				e.Triggers[0].ID, e.Triggers[0].DueAt = fmt.Sprintf("%026d", i), time.Time{}
+			})
+		}
+		cl.clk.Advance(2 * time.Minute)
+		if row := cl.row("a", "default"); !row.DueAt.IsZero() {
+			t.Errorf("%v: a was repaired", c.err)
+		}
+		if row := cl.row("b", "default"); row.DueAt.IsZero() {
+			t.Errorf("%v: b was not repaired", c.err)
+		}
+		if got := len(n.events.of(durable.EventOutage)) > 0; got != c.outage {
+			t.Errorf("%v: taken for an outage: %v", c.err, got)
+		}
+		if got := len(n.log.with("could not be repaired")); (got == 0) != c.outage || got > 2 {
+			t.Errorf("%v: %d lines about it in 2 m", c.err, got)
+		}
 	}
 }
 

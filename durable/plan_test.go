@@ -434,12 +434,13 @@ func TestRepairTouchesNothingButAWaitingTriggerWithoutADueTime(t *testing.T) {
 		for _, due := range []time.Time{{}, planStart} {
 			row := durable.TriggerRow{ID: "id", Job: "j", Name: "t", Schedule: "cron */10 * * * * *", State: state, DueAt: due}
 			e := &durable.Edit{Now: after(time.Second), Job: &durable.JobRow{Name: "j"}, Triggers: []durable.TriggerRow{row}}
-			if err := newPlanner(durable.RunOnce).Repair(e, "id"); err != nil {
-				t.Fatal(err)
-			}
+			repaired := newPlanner(durable.RunOnce).Repair(e, "id")
 			want := due
 			if state == durable.StateWaiting && due.IsZero() {
 				want = after(10 * time.Second)
+			}
+			if repaired != !want.Equal(due) {
+				t.Errorf("repair of %v due %s = %v", state, since(due), repaired)
 			}
 			if got := e.Triggers[0]; !got.DueAt.Equal(want) || got.State != state {
 				t.Errorf("repair of %v due %s = %v due %s, want due %s", state, since(due), got.State, since(got.DueAt), since(want))

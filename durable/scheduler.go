@@ -211,8 +211,11 @@ type Scheduler struct {
 	throttle throttle
 	outage   outage
 	skew     atomic.Int64
-	phase    atomic.Int32  // changes with mu held
-	awaits   atomic.Uint64 // waits of a stop, for their names
+	// undueAfter is the ID behind which the next sweep looks for triggers without a due
+	// instant, a string; "" or none for the beginning.
+	undueAfter atomic.Value
+	phase      atomic.Int32  // changes with mu held
+	awaits     atomic.Uint64 // waits of a stop, for their names
 
 	flights  flights
 	finisher finisher

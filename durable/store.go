@@ -182,7 +182,8 @@ type OwnRun struct {
 // An ExpireRequest asks for what dead nodes left behind.
 type ExpireRequest struct {
 	Grace time.Duration
-	Limit int // of Runs, and of the triggers looked at for Undue
+	After string // only triggers with an ID after this one are looked at for Undue
+	Limit int    // of Runs, and of the triggers looked at for Undue
 }
 
 // An ExpireResult is what there is to see to.

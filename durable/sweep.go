@@ -32,7 +32,8 @@ func (s *Scheduler) sweep(ctx context.Context) error {
 		grace = 0
 	}
 	for more := true; more && s.running(); {
-		res, err := s.store.Expire(ctx, ExpireRequest{Grace: grace, Limit: batch})
+		after, _ := s.undueAfter.Load().(string)
+		res, err := s.store.Expire(ctx, ExpireRequest{Grace: grace, After: after, Limit: batch})
 		if err := s.noteStore("expire", err); err != nil {
 			return err
 		}
@@ -48,13 +49,12 @@ func (s *Scheduler) sweep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, t := range res.Undue {
-			if err := s.repair(ctx, t); err != nil {
-				return err
-			}
-		}
-		if taken || len(res.Undue) > 0 || res.Released > 0 {
+		repaired, err := s.repairAll(ctx, res.Undue)
+		if taken || repaired || res.Released > 0 {
 			s.loops.claim.wake()
+		}
+		if err != nil {
+			return err
 		}
 		more = taken && len(res.Runs) == batch
 	}
@@ -102,22 +102,46 @@ func (s *Scheduler) lostEnd(r RunRow, jobs map[string]JobRow, now time.Time) End
 	return s.planner.conclude(r, job, ending{cause: ErrLeaseLost, lasted: now.Sub(r.StartedAt)}, now)
 }
 
-// repair gives a trigger that waits for nothing a due instant, if this node can.
-func (s *Scheduler) repair(ctx context.Context, t TriggerRow) error {
-	if _, err := s.registry.schedule(t.Schedule); err != nil && t.Reason != "" {
-		return nil
+// repairAll repairs triggers, each on its own. The next sweep looks at those behind them,
+// since there may be many that this node cannot repair.
+func (s *Scheduler) repairAll(ctx context.Context, undue []TriggerRow) (some bool, err error) {
+	last := ""
+	if len(undue) == batch {
+		last = undue[batch-1].ID
 	}
-	err := s.store.Edit(ctx, t.Job, EditJob, func(e *Edit) error {
+	s.undueAfter.Store(last)
+	var errs []error
+	for _, t := range undue {
+		repaired, err := s.repair(ctx, t)
+		some = some || repaired
+		if errs = append(errs, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return some, errors.Join(errs...)
+}
+
+// repair gives a trigger that waits for nothing a due instant, if this node can.
+func (s *Scheduler) repair(ctx context.Context, t TriggerRow) (repaired bool, err error) {
+	if _, err := s.registry.schedule(t.Schedule); err != nil && t.Reason != "" {
+		return false, nil
+	}
+	err = s.store.Edit(ctx, t.Job, EditJob, func(e *Edit) error {
 		if e.Job == nil {
 			return ErrNotFound
 		}
-		return s.planner.repair(e, t.ID)
-	})
-	if errors.Is(err, ErrNotFound) {
+		repaired = s.planner.repair(e, t.ID)
 		return nil
-	}
-	if err == nil {
+	})
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case errors.Is(err, ErrExists), errors.Is(err, ErrInvalid): // of the job, not of the store
+		s.logSeldom("repair/"+t.ID, slog.LevelWarn, "trigger has no due time, and could not be repaired",
+			slog.String("job", t.Job), slog.String("trigger", t.Name), errAttr(err))
+		return false, nil
+	case err == nil && repaired:
 		s.log(slog.LevelWarn, "trigger had no due time, it was computed", slog.String("job", t.Job), slog.String("trigger", t.Name))
 	}
-	return s.noteStore("repair", err)
+	return repaired && err == nil, s.noteStore("repair", err)
 }

@@ -106,7 +106,7 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 		return res, err
 	}
 	undue, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateWaiting)+
-		` AND priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND due_at IS NULL ORDER BY id LIMIT ?`, limit)
+		` AND priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND due_at IS NULL AND id > ? ORDER BY id LIMIT ?`, r.After, limit)
 	if err != nil {
 		return res, err
 	}

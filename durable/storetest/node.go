@@ -173,6 +173,25 @@ var expiries = []promise{
 			w.Errorf("Expire(limit 3) = %d dead, %d runs, %d undue, %v, want 1, 3, 3, nil", len(res.Dead), len(res.Runs), len(res.Undue), err)
 		}
 	}},
+	{"triggers without a due instant are found page by page", func(w *world) {
+		w.job("a")
+		var want []string
+		for _, name := range []string{"e", "d", "c", "b", "a"} {
+			want = append(want, w.trigger("a", name, time.Time{}).ID)
+		}
+		var got []string
+		for n, after := 2, ""; n == 2; {
+			res, err := w.store.Expire(w.ctx, durable.ExpireRequest{Limit: 2, After: after})
+			if err != nil {
+				w.Fatalf("Expire = %v, want nil", err)
+			}
+			n = len(res.Undue)
+			for _, t := range res.Undue {
+				got, after = append(got, t.ID), t.ID
+			}
+		}
+		w.want("Undue", got, want)
+	}},
 	{"waiting triggers without a due instant are found", func(w *world) {
 		w.job("a")
 		row := w.trigger("a", "t", time.Time{})

@@ -241,6 +241,11 @@ func (m *model) expireSome() (string, operation) {
 	if m.random.IntN(4) == 0 {
 		r.Limit = m.random.IntN(3)
 	}
+	for _, s := range m.known.Jobs {
+		if n := len(s.Triggers); n > 0 && m.random.IntN(8) == 0 {
+			r.After = s.Triggers[m.random.IntN(n)].ID
+		}
+	}
 	return fmt.Sprintf("Expire(%+v)", r), func(w *world) any {
 		res, err := w.store.Expire(w.ctx, r)
 		return []any{plainExpiry(res), errText(err)}
