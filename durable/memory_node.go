@@ -80,7 +80,7 @@ func (m *Memory) Expire(ctx context.Context, r ExpireRequest) (ExpireResult, err
 	}
 	slices.SortFunc(res.Runs, func(a, b RunRow) int { return cmp.Compare(a.ID, b.ID) })
 	res.Runs = firstRows(res.Runs, r.Limit, outRun)
-	m.dropHolds()
+	res.Released = m.dropHolds()
 	for t := range m.undue {
 		if t.row.ID > r.After {
 			res.Undue = append(res.Undue, t.row)
@@ -108,10 +108,11 @@ func (m *Memory) Expire(ctx context.Context, r ExpireRequest) (ExpireResult, err
 	return res, nil
 }
 
-// dropHolds has triggers wait again that are to wait for the end of a run that is not there.
-func (m *Memory) dropHolds() {
+// dropHolds has triggers wait again that are to wait for the end of a run that is not there,
+// and tells how many may be due.
+func (m *Memory) dropHolds() (n int) {
 	if len(m.running) == 0 {
-		return
+		return 0
 	}
 	held := map[string]bool{}
 	for _, r := range m.active {
@@ -120,10 +121,16 @@ func (m *Memory) dropHolds() {
 	for t := range m.running {
 		if !held[t.row.ID] {
 			row := released(t.row)
-			row.DueAt = time.Time{}
+			if row.Paused { // whoever repairs it sees to that
+				row.DueAt = time.Time{}
+			}
+			if !row.DueAt.IsZero() {
+				n++
+			}
 			m.setTrigger(t, row)
 		}
 	}
+	return n
 }
 
 // firstRows makes the first rows the caller's, and drops the rest.

@@ -620,6 +620,21 @@ func TestATriggerWhoseRunIsGoneWaitsAgain(t *testing.T) {
 	}
 }
 
+func TestABacklogWhoseRunIsGoneIsMadeUpFor(t *testing.T) {
+	cl := newCluster(t)
+	var y tally
+	cl.node("n", durable.Config{}).handle("h", y.quick).add(durable.Job{Name: "j", Handler: "h", Triggers: []durable.Trigger{
+		{Name: "t", Schedule: cron("0 * * * * *"), Misfire: durable.RunAll},
+	}}).start()
+	cl.edit("j", func(e *durable.Edit) { // as in the midst of it
+		e.Triggers[0].State, e.Triggers[0].DueAt = durable.StateRunning, e.Now.Add(-10*time.Minute).Truncate(time.Minute)
+	})
+	cl.clk.Advance(10 * time.Second)
+	if y.count() != 11 {
+		t.Errorf("%d runs, want those of 10 minutes and the one of now", y.count())
+	}
+}
+
 func TestARepairThatFailsKeepsTheSweepFromNoOther(t *testing.T) {
 	for _, c := range []struct {
 		err    error

@@ -45,8 +45,9 @@ type Store interface {
 	// Expire declares nodes dead whose lease ended more than grace ago, and
 	// returns what is to be seen to: see ExpireResult. Blocked triggers whose job
 	// has no active run are set waiting; so are triggers in StateRunning that have no
-	// active run, without a due instant. One-shot triggers that wait without one are due
-	// now. Triggers in StateBroadcast whose DueAt has passed are deleted.
+	// active run, without a due instant if they are Paused. One-shot triggers that wait
+	// without one are due now. Triggers in StateBroadcast whose DueAt has passed are
+	// deleted.
 	Expire(ctx context.Context, r ExpireRequest) (ExpireResult, error)
 
 	// Edit changes one job, with its schedule triggers, in one transaction that no

@@ -102,7 +102,8 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 	if err != nil {
 		return res, err
 	}
-	if err := t.dropHolds(); err != nil {
+	unheld, err := t.dropHolds()
+	if err != nil {
 		return res, err
 	}
 	undue, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateWaiting)+
@@ -126,24 +127,31 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 	if err != nil {
 		return res, err
 	}
-	res.Released = int(released) + len(oneShots)
+	res.Released = unheld + len(oneShots) + int(released)
 	_, err = t.exec(`DELETE FROM {trigger} WHERE state = `+number_(durable.StateBroadcast)+` AND due_at < ?`, now)
 	return res, err
 }
 
 // dropHolds has triggers wait again that are to wait for the end of a run that is not
-// there. A claim makes both in one transaction, and the query sees it whole or not at all;
+// there, and tells how many may be due. A claim makes both in one transaction, and the query sees it whole or not at all;
 // one that comes in between has given the trigger another version. A single UPDATE would
 // see the trigger as it is by now, on MySQL, and the runs as they were.
-func (t *txn) dropHolds() error {
+func (t *txn) dropHolds() (n int, err error) {
 	orphans, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateRunning)+
 		` AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = t.job AND r.trigger_id = t.id) ORDER BY id`)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return t.change(orphans, func(row *durable.TriggerRow) {
-		row.State, row.Reason, row.DueAt = durable.StateWaiting, "", time.Time{}
+	err = t.change(orphans, func(row *durable.TriggerRow) {
+		row.State, row.Reason = durable.StateWaiting, ""
+		if row.Paused { // whoever repairs it sees to that
+			row.DueAt = time.Time{}
+		}
+		if !row.DueAt.IsZero() {
+			n++
+		}
 	})
+	return n, err
 }
 
 // change changes triggers that are still as they were read.

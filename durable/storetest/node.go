@@ -233,11 +233,16 @@ var expiries = []promise{
 		held := w.row("a", "held")
 		w.job("b", concurrent)
 		row := w.trigger("b", "t", w.in(time.Hour), state(durable.StateRunning), func(t *durable.TriggerRow) { t.Reason = "why" })
+		undue := w.trigger("b", "undue", time.Time{}, state(durable.StateRunning))
+		paused := w.trigger("b", "paused", w.in(time.Hour), state(durable.StateRunning), func(t *durable.TriggerRow) { t.Paused = true })
 		one := w.oneShot("b", time.Time{}, state(durable.StateRunning))
 		w.add("b", one)
-		row.State, row.Reason, row.DueAt = durable.StateWaiting, "", time.Time{}
-		row.Version++
-		w.want("Expire", w.expire(0), durable.ExpireResult{Now: w.now(), Undue: []durable.TriggerRow{row}, Released: 1})
+		for _, r := range []*durable.TriggerRow{&row, &undue, &paused} {
+			r.State, r.Reason, r.Version = durable.StateWaiting, "", r.Version+1
+		}
+		paused.DueAt = time.Time{}
+		w.want("Expire", w.expire(0), durable.ExpireResult{Now: w.now(), Undue: []durable.TriggerRow{undue, paused}, Released: 2})
+		w.want("the trigger", w.row("b", "t"), row)
 		w.want("the one-shot one's DueAt", w.row("b", one.Name).DueAt, w.now())
 		w.want("the trigger whose run is there", w.row("a", "held"), held)
 		end := ended(run)
