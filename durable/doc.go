@@ -29,7 +29,7 @@
 //	   │ └──────────── blocked        another run of its job is active
 //	   │ ◀── resume ── paused         it, or its job, is paused
 //	   ├─────────────▶ complete       no instant is left, or it ran N times
-//	   └─────────────▶ error          its schedule cannot be read; ResumeTrigger tries again
+//	   └─────────────▶ error          its calendar panicked; ResumeTrigger tries again
 //
 // A cron trigger is waiting for its next instant while its run goes on. One-shot
 // triggers (calls by hand, retries, recoveries) lead to one run and are gone.

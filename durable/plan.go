@@ -213,11 +213,8 @@ func (p *planner) due(now time.Time, t TriggerRow) (due TriggerRow) {
 		}
 	}()
 	s, err := p.registry.schedule(t.Schedule)
-	if err != nil {
+	if err != nil { // it waits for a node that can read it
 		t.Reason = cut(err.Error(), maxMessage)
-		if calendar := (*cronsched.CalendarError)(nil); !errors.As(err, &calendar) {
-			t.State = StateError
-		} // else it waits for a node that knows the calendar
 		p.unreadable(t, err)
 		return t
 	}

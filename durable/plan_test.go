@@ -216,7 +216,7 @@ func TestResumeComputesWhatFollowsARun(t *testing.T) {
 		{"paused and through", row{Schedule: "every 1m x1", Paused: true, Fired: 1}, "complete due never fired 1 passed 0"},
 		{"another schedule meanwhile", row{Schedule: "once 2026-01-01T00:30:00Z"}, "waiting due 30m0s"},
 		{"once is through", row{Schedule: "once 2026-01-01T00:30:00Z", Fired: 1}, "complete due never fired 1 passed 0"},
-		{"broken meanwhile", row{Schedule: "every nonsense"}, "error due never"},
+		{"broken meanwhile", row{Schedule: "every nonsense"}, "waiting due never"},
 	} {
 		c.t.State = durable.StateRunning
 		got := newPlanner(durable.RunOnce).Resume(after(time.Hour), c.t)
@@ -225,6 +225,39 @@ func TestResumeComputesWhatFollowsARun(t *testing.T) {
 		}
 		if got.State != durable.StateWaiting && got.Reason == "" {
 			t.Errorf("%s: resume gives no reason for %v", c.name, got.State)
+		}
+	}
+}
+
+func TestATriggerThatANodeCannotReadWaitsForOneThatCan(t *testing.T) {
+	type row = durable.TriggerRow
+	now := after(time.Second)
+	edited := func(r row, change func(*durable.Edit) error) row {
+		e := &durable.Edit{Now: now, Job: &durable.JobRow{Name: "j"}, Triggers: []row{r}}
+		if err := change(e); err != nil {
+			t.Fatal(err)
+		}
+		return e.Triggers[0]
+	}
+	for _, schedule := range []string{"lunar 7", "cron */10 * * * * * calendar=elsewhere"} {
+		for what, c := range map[string]struct {
+			state  durable.TriggerState
+			become func(*durable.TestPlanner, row) row
+		}{
+			"the end of its run": {durable.StateRunning, func(p *durable.TestPlanner, r row) row { return p.Resume(now, r) }},
+			"a repair": {durable.StateWaiting, func(p *durable.TestPlanner, r row) row {
+				return edited(r, func(e *durable.Edit) error { p.Repair(e, "id"); return nil })
+			}},
+			"ResumeTrigger": {durable.StateError, func(p *durable.TestPlanner, r row) row {
+				return edited(r, func(e *durable.Edit) error { return p.PauseTrigger(e, "t", false) })
+			}},
+		} {
+			p := newPlanner(durable.RunOnce)
+			got := c.become(p, row{ID: "id", Job: "j", Name: "t", Schedule: schedule, State: c.state})
+			if got.State != durable.StateWaiting || !got.DueAt.IsZero() || got.Reason == "" || len(p.Unreadable) != 1 {
+				t.Errorf("%q after %s = %v due %s, %q, reported %v, want waiting without a due time, with a reason, reported once",
+					schedule, what, got.State, since(got.DueAt), got.Reason, p.Unreadable)
+			}
 		}
 	}
 }

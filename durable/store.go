@@ -320,7 +320,7 @@ type TriggerRow struct {
 	MaxCatchUp  int // for RunAll, 0 for all
 	State       TriggerState
 	Paused      bool   // by itself, not with its job
-	Reason      string // why it is blocked, paused, complete or in error
+	Reason      string // why it is blocked, paused, complete, in error, or left alone by a node
 	DueAt       time.Time
 	PrevAt      time.Time // ScheduledAt of its last run
 	Fired       int64     // runs it has led to, without retries
