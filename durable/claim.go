@@ -337,11 +337,17 @@ func (s *Scheduler) begin(r *RunRow, job *JobRow) bool {
 	return s.flights.start(r, job, false)
 }
 
-// handBack ends a run that was claimed and has not started: another node is to do it.
+// handBack ends a run that was claimed and has not started: another node is to do it. To
+// the plan what follows is what the run was, with its place among what is due.
 func (s *Scheduler) handBack(r *RunRow, job *JobRow) {
 	end := s.planner.conclude(*r, *job, ending{cause: ErrStopping}, r.StartedAt)
 	end.Run.Message = "claimed, but not started: the scheduler stopped"
-	end.Follow = s.planner.follow(*r, *job, KindRetry, r.Attempt, r.StartedAt)
+	kind := r.Kind
+	if kind == KindSchedule { // whose trigger has gone on
+		kind = KindRetry
+	}
+	end.Follow = s.planner.follow(*r, *job, kind, r.Attempt, r.StartedAt)
+	end.Follow.DueAt = r.ScheduledAt
 	s.finisher.add(end)
 }
 

@@ -77,7 +77,9 @@ func (m *Memory) decideEnds(now time.Time, r FinishRequest) ([]bool, map[*memory
 func (m *Memory) end(now time.Time, e *End) {
 	if a := m.active[e.Run.ID]; e.Follow != nil && (e.Local || !a.row.Cancel) {
 		row := *e.Follow
-		row.DueAt = now.Add(e.FollowIn)
+		if in := now.Add(e.FollowIn); row.DueAt.IsZero() || in.Before(row.DueAt) {
+			row.DueAt = in
+		}
 		if job := m.name(row.Job); job.exists {
 			row.Handler = job.row.Handler
 		}

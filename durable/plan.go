@@ -90,7 +90,7 @@ func (p *planner) planOneShot(d Due) Verdict {
 		Exclusive: !d.Job.AllowConcurrent, Recover: d.Job.RequestsRecovery,
 	}
 	switch {
-	case t.Kind == KindManual && d.Busy:
+	case t.Kind == KindManual && t.RetryOf == "" && d.Busy: // one that was handed back has its turn
 		run.State, run.Code, run.Message = RunSkipped, CodeConflict, reasonBusy
 		return Verdict{Delete: true, Skipped: &run}
 	case t.Kind != KindManual && d.Job.Paused:

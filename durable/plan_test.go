@@ -144,7 +144,9 @@ func TestPlanOfAOneShotKeepsItsInstantHoweverLate(t *testing.T) {
 				{false, true, "paused due 2s"},
 				{true, true, "paused due 2s"},
 			} {
+				retryOf := "first"
 				if kind == durable.KindManual {
+					retryOf = ""
 					if c.paused && !c.busy { // by hand a paused job runs, too
 						c.want = "manual run for 1s, delete"
 					} else if c.busy {
@@ -154,7 +156,7 @@ func TestPlanOfAOneShotKeepsItsInstantHoweverLate(t *testing.T) {
 				p := newPlanner(misfire)
 				row := durable.TriggerRow{
 					ID: "id", Job: "j", Name: "retry-id", Kind: kind, Origin: "t", DueAt: after(2 * time.Second), ScheduledAt: after(time.Second),
-					Attempt: 3, RetryOf: "first", IdempotencyKey: "key", Data: json.RawMessage(`{"a":1}`), Misfire: misfire,
+					Attempt: 3, RetryOf: retryOf, IdempotencyKey: "key", Data: json.RawMessage(`{"a":1}`), Misfire: misfire,
 				}
 				v := p.Plan(durable.Due{Now: after(1000 * time.Hour), Trigger: row, Job: durable.JobRow{Name: "j", Paused: c.paused}, Busy: c.busy})
 				if got := verdictText(v); got != c.want {
@@ -164,10 +166,20 @@ func TestPlanOfAOneShotKeepsItsInstantHoweverLate(t *testing.T) {
 				if r == nil {
 					r = v.Skipped
 				}
-				if r != nil && (r.ID != "id" || r.Trigger != "t" || r.Attempt != 3 || r.RetryOf != "first" || r.IdempotencyKey != "key" || string(r.Data) != `{"a":1}`) {
+				if r != nil && (r.ID != "id" || r.Trigger != "t" || r.Attempt != 3 || r.RetryOf != retryOf || r.IdempotencyKey != "key" || string(r.Data) != `{"a":1}`) {
 					t.Errorf("%v: run = %+v, want what the row says", kind, r)
 				}
 			}
+		}
+	}
+}
+
+func TestACallByHandThatWasHandedBackHasItsTurn(t *testing.T) {
+	row := durable.TriggerRow{ID: "id", Job: "j", Name: "manual-id", Kind: durable.KindManual, DueAt: planStart, ScheduledAt: planStart, Attempt: 1, RetryOf: "first"}
+	for busy, want := range map[bool]string{true: "blocked due 0s", false: "manual run for 0s, delete"} {
+		v := newPlanner(durable.RunOnce).Plan(durable.Due{Now: planStart, Trigger: row, Job: durable.JobRow{Name: "j", Paused: true}, Busy: busy})
+		if got := verdictText(v); got != want {
+			t.Errorf("busy %v: plan = %q, want %q", busy, got, want)
 		}
 	}
 }

@@ -280,3 +280,56 @@ func TestARestartOnTheSameStoreGoesOn(t *testing.T) {
 		}
 	})
 }
+
+// A backlog is made up for in order also across the end of the node in its midst: by a
+// stop, a crash, or a stop that hands back what it has not started.
+func TestAnInterruptedBacklogGoesOnWhereItStopped(t *testing.T) {
+	for _, end := range []string{"stop", "crash", "handed back"} {
+		t.Run(end, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				var y, z tally
+				gate := c.clk.NewGate()
+				a := c.node("a", durable.Config{ShutdownTimeout: -1}).handle("h", func(ctx context.Context, r durable.Run) error {
+					y.begin(r)
+					if y.count() == 3 {
+						return y.end(gate.Wait(ctx))
+					}
+					return y.end(nil)
+				}).add(durable.Job{Name: "j", Handler: "h", RequestsRecovery: true, Triggers: []durable.Trigger{
+					{Schedule: cron("0 * * * * *"), Misfire: durable.RunAll},
+				}}).start()
+				start := c.clk.Now()
+				if end == "handed back" { // the answer of the third claim takes long, and gets lost
+					a.store.set(func(ctx context.Context, call string, do func() error) error {
+						err := do()
+						if running := c.job("j").Running; call == "claim" && y.count() == 2 && len(running) == 1 && running[0].ID != y.all()[1].ID {
+							_ = c.clk.Sleep(context.WithoutCancel(ctx), time.Second)
+							return errAway
+						}
+						return err
+					})
+				}
+				c.clk.Stall(10 * time.Minute)
+				c.clk.Advance(500 * time.Millisecond)
+				if end == "crash" {
+					a.cut(true)
+				} else {
+					a.shut()
+				}
+				b := c.node("b", durable.Config{}).handle("h", z.quick).start()
+				c.clk.Advance(4 * time.Minute)
+				runs := z.all()
+				if len(runs) < 8 {
+					t.Fatalf("%d runs after the %s, want 8 and more; %v", len(runs), end, c.states("j"))
+				}
+				for i, r := range runs {
+					if want := start.Add(time.Duration(i+3) * time.Minute); !r.ScheduledAt.Equal(want) {
+						t.Fatalf("run %d after the %s is for %v, want %v", i, end, r.ScheduledAt, want)
+					}
+				}
+				b.shut()
+			})
+		})
+	}
+}

@@ -426,7 +426,9 @@ func (a *auditor) follows(l *ledgerRun, e durable.End) {
 			break
 		}
 		if e.Run.State == durable.RunCancelled && l.handler == nil { // handed back before it began
-			kind = durable.KindRetry
+			if kind = r.Kind; kind == durable.KindSchedule {
+				kind = durable.KindRetry
+			}
 			break
 		}
 		if r.Recover && !e.Run.Cancel { // what somebody wanted cancelled is not done again

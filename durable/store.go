@@ -159,9 +159,10 @@ type End struct {
 	Keep bool
 	// Local is for a run that was never claimed: its row is only added.
 	Local bool
-	// Follow, if not nil, is a trigger to be added, due FollowIn from now. Its Handler
-	// is the job's as it is now, if there still is one. It is not added if somebody
-	// wanted the run cancelled (RunRow.Cancel), which the node may not know yet.
+	// Follow, if not nil, is a trigger to be added, due FollowIn from now, or at its
+	// DueAt if that is not zero and sooner. Its Handler is the job's as it is now, if
+	// there still is one. It is not added if somebody wanted the run cancelled
+	// (RunRow.Cancel), which the node may not know yet.
 	Follow   *TriggerRow
 	FollowIn time.Duration
 }

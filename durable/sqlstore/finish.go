@@ -79,7 +79,10 @@ func (t *txn) finish(r *durable.FinishRequest, known bool) ([]bool, error) {
 		}
 		if e.Follow != nil && !slices.Contains(cancelled, e.Run.ID) {
 			f := *e.Follow
-			f.DueAt, f.Version = t.now.Add(e.FollowIn), 1
+			if in := t.now.Add(e.FollowIn); f.DueAt.IsZero() || in.Before(f.DueAt) {
+				f.DueAt = in
+			}
+			f.Version = 1
 			follow = append(follow, f)
 		}
 		switch {

@@ -89,6 +89,20 @@ var ends = []promise{
 		w.advance(90 * time.Second)
 		w.want("the run of the follower", w.runsOf(w.claim("n", 1))[0].ID, follow.ID)
 	}},
+	{"a follower that gives a sooner due time has it", func(w *world) {
+		for _, c := range []struct{ due, want time.Duration }{{-time.Hour, -time.Hour}, {0, 0}, {time.Minute, time.Minute}, {time.Hour, 90 * time.Second}} {
+			job := "due-" + c.due.String()
+			w.node("n")
+			w.job(job, concurrent)
+			w.trigger(job, "t", w.now())
+			end := ended(w.runsOf(w.claim("n", 1))[0])
+			follow := w.oneShot(job, w.in(c.due), kind(durable.KindRecovery))
+			end.Follow, end.FollowIn = &follow, 90*time.Second
+			w.finish(end)
+			w.want("the follower's due time", w.row(job, follow.Name).DueAt, w.in(c.want))
+			w.edit(job, func(e *durable.Edit) { e.Job = nil; e.DropAdded = []durable.Kind{durable.KindRecovery} })
+		}
+	}},
 	{"a follower is for the handler that its job has at the end", func(w *world) {
 		end := ended(w.busyJob())
 		w.edit("a", func(e *durable.Edit) { e.Job.Handler = "other" })
