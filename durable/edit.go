@@ -102,8 +102,9 @@ func (p *planner) changedTrigger(now time.Time, old, t TriggerRow, job JobRow) T
 	if old.Schedule == t.Schedule && local == job.RunOnEveryNode && old.State != StateError {
 		return row
 	}
-	row.Schedule = t.Schedule
-	row.Fired = 0
+	if old.Schedule != t.Schedule {
+		row.Schedule, row.Fired = t.Schedule, 0
+	}
 	if old.State == StateRunning && !job.RunOnEveryNode {
 		row.DueAt = time.Time{} // computed when its run ends
 		return row

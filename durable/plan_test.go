@@ -456,8 +456,12 @@ func TestReplacingATriggerKeepsItsDueTimeIfAndOnlyIfItsScheduleIsTheSame(t *test
 		{"same, complete", row{Schedule: "every 1m x1", State: durable.StateComplete, Fired: 1}, "every 1m x1", false, "complete due never fired 1 passed 0"},
 		{"other, complete", row{Schedule: "every 1m x1", State: durable.StateComplete, Fired: 1}, "every 1m x2", false, "waiting due 1m5s"},
 		{"same, error", row{Schedule: cron, State: durable.StateError}, cron, false, "waiting due 10s"},
+		{"same, error, one left", row{Schedule: "every 1m x3", State: durable.StateError, Fired: 2}, "every 1m x3", false, "waiting due 1m5s fired 2 passed 0"},
+		{"same, error, through", row{Schedule: "every 1m x3", State: durable.StateError, Fired: 3}, "every 1m x3", false, "complete due never fired 3 passed 0"},
+		{"other, error", row{Schedule: "every 1m x3", State: durable.StateError, Fired: 3}, "every 2m x3", false, "waiting due 2m5s"},
 		{"becomes local", row{Schedule: cron, DueAt: planStart}, cron, true, "local due never"},
 		{"local no more", row{Schedule: cron, State: durable.StateLocal}, cron, false, "waiting due 10s"},
+		{"local no more, through", row{Schedule: "every 1m x3", State: durable.StateLocal, Fired: 3}, "every 1m x3", false, "complete due never fired 3 passed 0"},
 	} {
 		c.old.ID, c.old.Job, c.old.Name, c.old.Version = "id", "j", "t", 7
 		e := &durable.Edit{Now: now, Job: &durable.JobRow{Name: "j", Handler: "h2", RunOnEveryNode: c.node}, Triggers: []row{c.old}}
