@@ -28,6 +28,10 @@ func (tp *TestPlanner) AddCalendar(name string, cal cronsched.Calendar) error {
 	return tp.p.registry.addCalendar(name, cal)
 }
 
+func (tp *TestPlanner) AddHandler(name string, h Handler) error {
+	return tp.p.registry.add(name, h, nil)
+}
+
 func (tp *TestPlanner) Plan(d Due) Verdict { return tp.p.plan(d) }
 
 func (tp *TestPlanner) Resume(now time.Time, t TriggerRow) TriggerRow { return tp.p.resume(now, t) }

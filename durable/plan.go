@@ -47,6 +47,9 @@ func (p *planner) plan(d Due) (v Verdict) {
 		return p.park(t, StateLocal, "")
 	case d.Job.Paused:
 		return p.park(t, StatePaused, reasonJobPaused)
+	case p.elsewhere(d):
+		t.Handler = d.Job.Handler
+		return Verdict{Trigger: t}
 	}
 	s, err := p.registry.schedule(t.Schedule)
 	if err == nil && s.Manual() {
@@ -59,6 +62,12 @@ func (p *planner) plan(d Due) (v Verdict) {
 		return p.park(t, StateBlocked, reasonBusy)
 	}
 	return p.fire(d, s)
+}
+
+// elsewhere tells whether the job got another handler after the trigger was made: it is
+// for a node that knows that one.
+func (p *planner) elsewhere(d Due) bool {
+	return d.Trigger.Handler != d.Job.Handler && !p.registry.knows(d.Job.Handler)
 }
 
 var errManual = errors.New("durable: a manual schedule is none for a trigger")
@@ -97,9 +106,7 @@ func (p *planner) planOneShot(d Due) Verdict {
 		return p.park(t, StatePaused, reasonJobPaused)
 	case d.Busy:
 		return p.park(t, StateBlocked, reasonBusy)
-	case t.Handler != d.Job.Handler && !p.registry.knows(d.Job.Handler):
-		// The job got another handler after the run had been asked for: for a node
-		// that knows it.
+	case p.elsewhere(d):
 		t.Handler = d.Job.Handler
 		return Verdict{Trigger: t}
 	}
@@ -117,7 +124,7 @@ func (p *planner) policy(t TriggerRow) Misfire {
 // fire takes a trigger whose job is free.
 func (p *planner) fire(d Due, s cronsched.Schedule) Verdict {
 	t, now := d.Trigger, d.Now
-	t.Reason = ""
+	t.Reason, t.Handler = "", d.Job.Handler
 	late := now.Sub(t.DueAt) > p.threshold
 	policy := p.policy(t)
 	var skipped *RunRow

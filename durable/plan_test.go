@@ -1,10 +1,12 @@
 package durable_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +172,27 @@ func TestPlanOfAOneShotKeepsItsInstantHoweverLate(t *testing.T) {
 					t.Errorf("%v: run = %+v, want what the row says", kind, r)
 				}
 			}
+		}
+	}
+}
+
+// A handler that SQL changed is the job's only: its triggers are still the old one's.
+func TestATriggerFollowsItsJobToAHandlerThatWasChangedByHand(t *testing.T) {
+	for _, kind := range []durable.Kind{durable.KindSchedule, durable.KindManual, durable.KindRetry, durable.KindRecovery} {
+		d := durable.Due{Now: planStart, Job: durable.JobRow{Name: "j", Handler: "new"}, Trigger: durable.TriggerRow{
+			ID: "id", Job: "j", Name: "t", Handler: "old", Kind: kind, Schedule: "cron */10 * * * * *", DueAt: planStart, Reason: "so",
+		}}
+		want := d.Trigger
+		want.Handler = "new"
+		p := newPlanner(durable.RunOnce)
+		if v := p.Plan(d); v.Run != nil || v.Delete || !reflect.DeepEqual(v.Trigger, want) {
+			t.Errorf("%v: plan of a node that does not know the handler = %+v, want the trigger for one that does", kind, v)
+		}
+		if err := p.AddHandler("new", func(context.Context, durable.Run) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if v := p.Plan(d); v.Run == nil || !v.Delete && v.Trigger.Handler != "new" {
+			t.Errorf("%v: plan of a node that knows the handler = %+v, want a run, and the next for such nodes", kind, v)
 		}
 	}
 }
