@@ -251,6 +251,7 @@ func TestResumeComputesWhatFollowsARun(t *testing.T) {
 		{"paused and through", row{Schedule: "every 1m x1", Paused: true, Fired: 1}, "complete due never fired 1 passed 0"},
 		{"another schedule meanwhile", row{Schedule: "once 2026-01-01T00:30:00Z"}, "waiting due 30m0s"},
 		{"once is through", row{Schedule: "once 2026-01-01T00:30:00Z", Fired: 1}, "complete due never fired 1 passed 0"},
+		{"once meanwhile, for the run that ended", row{Schedule: "once 2026-01-01T00:30:00Z", PrevAt: after(30 * time.Minute)}, "complete due never"},
 		{"broken meanwhile", row{Schedule: "every nonsense"}, "waiting due never"},
 	} {
 		c.t.State = durable.StateRunning
@@ -482,13 +483,19 @@ func TestReplacingATriggerKeepsItsDueTimeIfAndOnlyIfItsScheduleIsTheSame(t *test
 		{"same, error, one left", row{Schedule: "every 1m x3", State: durable.StateError, Fired: 2}, "every 1m x3", false, "waiting due 1m5s fired 2 passed 0"},
 		{"same, error, through", row{Schedule: "every 1m x3", State: durable.StateError, Fired: 3}, "every 1m x3", false, "complete due never fired 3 passed 0"},
 		{"other, error", row{Schedule: "every 1m x3", State: durable.StateError, Fired: 3}, "every 2m x3", false, "waiting due 2m5s"},
+		{"once for cron's last", row{Schedule: cron, DueAt: after(10 * time.Second), PrevAt: planStart, Fired: 1}, "once 2026-01-01T00:00:00Z", false, "complete due never"},
+		{"once for cron's next", row{Schedule: cron, DueAt: planStart, PrevAt: after(-10 * time.Second), Fired: 1}, "once 2026-01-01T00:00:00Z", false, "waiting due 0s"},
+		{"once again", row{Schedule: "once 2026-01-01T00:00:00Z", State: durable.StateComplete, PrevAt: planStart, Fired: 1}, "once 2026-01-01T00:00:00Z calendar=never", false, "complete due never"},
+		{"once again, in the backlog", row{Schedule: cron, State: durable.StateRunning, DueAt: after(10 * time.Second), PrevAt: planStart, Fired: 1}, "once 2026-01-01T00:00:00Z", false, "running due never"},
+		{"once, another", row{Schedule: "once 2026-01-01T00:00:00Z", State: durable.StateComplete, PrevAt: planStart, Fired: 1}, "once 2026-01-01T00:00:01Z", false, "waiting due 1s"},
 		{"becomes local", row{Schedule: cron, DueAt: planStart}, cron, true, "local due never"},
 		{"local no more", row{Schedule: cron, State: durable.StateLocal}, cron, false, "waiting due 10s"},
 		{"local no more, through", row{Schedule: "every 1m x3", State: durable.StateLocal, Fired: 3}, "every 1m x3", false, "complete due never fired 3 passed 0"},
 	} {
 		c.old.ID, c.old.Job, c.old.Name, c.old.Version = "id", "j", "t", 7
 		e := &durable.Edit{Now: now, Job: &durable.JobRow{Name: "j", Handler: "h2", RunOnEveryNode: c.node}, Triggers: []row{c.old}}
-		if err := newPlanner(durable.RunOnce).ReplaceTrigger(e, row{Name: "t", Schedule: c.to, Priority: 9, Description: "new"}); err != nil {
+		p := newPlanner(durable.RunOnce)
+		if err := errors.Join(p.AddCalendar("never", noDays{}), p.ReplaceTrigger(e, row{Name: "t", Schedule: c.to, Priority: 9, Description: "new"})); err != nil {
 			t.Fatal(err)
 		}
 		got := e.Triggers[0]
