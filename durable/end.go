@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/taskmanager-go/taskmanager"
 )
 
@@ -52,7 +50,7 @@ func (p *planner) conclude(r RunRow, job JobRow, e ending, now time.Time) End {
 	case e.err == nil:
 		set(RunSucceeded, CodeNone, nil)
 		return end
-	case errors.As(e.err, &snooze) && !panicked(e.err):
+	case errors.As(e.err, &snooze) && !panicked(e.err) && !permanent(e.err):
 		set(RunSnoozed, CodeNone, e.err)
 		end.Follow, end.FollowIn = p.follow(r, job, KindRetry, r.Attempt, now), snooze.delay
 		return end
@@ -88,8 +86,7 @@ func (p *planner) fail(r *RunRow, err error, set func(RunState, Code, error)) {
 // retry grants a failed run another attempt, if its job's Retry has one left.
 func (p *planner) retry(end *End, job JobRow, err error, now time.Time) {
 	r := end.Run
-	var permanent *backoff.PermanentError
-	if r.Attempt > job.Retry.MaxRetries || errors.As(err, &permanent) || r.Code == CodeValidation {
+	if r.Attempt > job.Retry.MaxRetries || permanent(err) || r.Code == CodeValidation {
 		return
 	}
 	end.FollowIn = job.Retry.delay(r.Attempt, p.uniform())

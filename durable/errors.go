@@ -97,6 +97,11 @@ const (
 // Retry says. backoff.Permanent of github.com/cenkalti/backoff/v4 does the same.
 func Permanent(err error) error { return backoff.Permanent(err) }
 
+func permanent(err error) bool {
+	var p *backoff.PermanentError
+	return errors.As(err, &p)
+}
+
 // RetryAfter is an error that fails the run and chooses when its retry is due, d after
 // the end of the run, if the job's Retry grants one. Join it with what went wrong:
 // errors.Join(err, durable.RetryAfter(d)). A d below 0 is 0.

@@ -107,6 +107,8 @@ func TestAHandlersErrorDecidesWhatFollows(t *testing.T) {
 		"snooze":                       {durable.Snooze(time.Hour), 3, durable.RunSnoozed, true, time.Hour, 1},
 		"snooze without retries":       {durable.Snooze(time.Hour), 0, durable.RunSnoozed, true, time.Hour, 1},
 		"snooze, wrapped":              {wrapped(durable.Snooze(time.Hour)), 3, durable.RunSnoozed, true, time.Hour, 1},
+		"snooze, but permanent":        {durable.Permanent(durable.Snooze(time.Hour)), 3, durable.RunFailed, false, 0, 0},
+		"snooze beside a permanent":    {errors.Join(durable.Snooze(time.Hour), durable.Permanent(boom)), 3, durable.RunFailed, false, 0, 0},
 		"snooze for less than nothing": {durable.Snooze(-1), 3, durable.RunSnoozed, true, 0, 1},
 		"nil":                          {nil, 3, durable.RunSucceeded, false, 0, 0},
 	} {
