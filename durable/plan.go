@@ -144,7 +144,7 @@ func (p *planner) fire(d Due, s cronsched.Schedule) Verdict {
 		at = now
 	case late && policy == RunAll && t.MaxCatchUp > 0 && !every: // of which there is one
 		if first := lastMissed(s, at, now, t.MaxCatchUp); first.After(at) {
-			n := countMissed(s, at, first) - 1
+			n := countMissed(s, at, first.Add(-1))
 			t.Passed += n
 			skipped = p.passedOver(d, at, n)
 			at = first

@@ -258,6 +258,9 @@ func TestABoundOfCatchUpLooksNoFurtherBackThanTheBacklog(t *testing.T) {
 	if v = tp.Plan(d); v.Run == nil || !v.Run.ScheduledAt.Equal(now.Add(-2*time.Second)) || v.Skipped == nil {
 		t.Errorf("verdict %+v, want a run of the third last firing, and a record", v)
 	}
+	if v.Skipped != nil && !strings.HasPrefix(v.Skipped.Message, "at least 1000000 ") { // of 31,535,998
+		t.Errorf("the record says %q, want that there were more", v.Skipped.Message)
+	}
 }
 
 func TestOnEveryNodeAPauseHoldsARetryBack(t *testing.T) {
