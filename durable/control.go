@@ -101,7 +101,8 @@ func (c control) PauseJob(ctx context.Context, job string) error {
 	return c.edit(ctx, job, "pause job", EditJob, func(e *Edit) error { return pauseJob(e, true) })
 }
 
-// ResumeJob ends a pause. What was missed is up to the misfire policies.
+// ResumeJob ends a pause. What was missed is up to the misfire policies; a job that runs
+// on every node makes up for none of it.
 func (c control) ResumeJob(ctx context.Context, job string) error {
 	return c.edit(ctx, job, "resume job", EditJob, func(e *Edit) error { return pauseJob(e, false) })
 }
@@ -142,7 +143,8 @@ func (c control) PauseTrigger(ctx context.Context, job, trigger string) error {
 }
 
 // ResumeTrigger ends a pause, and gives a trigger in error another try. What was
-// missed is up to the misfire policy.
+// missed is up to the misfire policy; a job that runs on every node makes up for none of
+// it.
 func (c control) ResumeTrigger(ctx context.Context, job, trigger string) error {
 	return c.edit(ctx, job, "resume trigger of", EditJob, func(e *Edit) error { return c.s.planner.pauseTrigger(e, trigger, false) })
 }

@@ -90,7 +90,8 @@
 // runs on one node do not overlap. The store has the definition and a record of each
 // run. Called by hand, such a job runs on all nodes, each with the same ScheduledAt.
 // Retries wait in the process, and are dropped when it stops. A firing that comes too
-// late runs once, now, or with [Skip] not at all.
+// late runs once, now, or with [Skip] not at all. What fell due before the node's start,
+// or while the job or the trigger was paused, is not made up for.
 //
 // # Tests of one's own jobs
 //

@@ -28,7 +28,8 @@ type Job struct {
 	// AllowConcurrent lets runs of the job overlap. By default there is at most one
 	// in the whole cluster, for handlers that end when their context ends.
 	AllowConcurrent bool
-	// RunOnEveryNode has each node run the job on its own clock, without claims.
+	// RunOnEveryNode has each node run the job on its own clock, without claims. What
+	// fell due before the node's start, or during a pause, is not made up for.
 	RunOnEveryNode bool
 	// RequestsRecovery has a run whose node died, or was stopped in the midst of
 	// it, followed by another.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskmanager-go/taskmanager/cronsched"
 	"github.com/taskmanager-go/taskmanager/durable"
 )
 
@@ -690,5 +691,36 @@ func TestDataBrokenInTheStoreFailsTheRunInsteadOfPassingForLess(t *testing.T) {
 		if y.count() != 0 || len(rows) != 1 || rows[0].State != durable.RunFailed || rows[0].Code != durable.CodeValidation {
 			t.Errorf("job data %q, trigger data %q: %d calls of the handler, runs %+v, want one failed as %s", c.job, c.trigger, y.count(), rows, durable.CodeValidation)
 		}
+	}
+}
+
+func TestOnEveryNodeNothingMissedBeforeTheStartOrInAPauseIsMadeUpFor(t *testing.T) {
+	for _, policy := range []durable.Misfire{durable.RunOnce, durable.Skip, durable.RunAll} {
+		cl := newCluster(t)
+		past := "once " + cl.clk.Now().Add(-time.Hour).Format(time.RFC3339)
+		var y tally
+		n := cl.node("n", durable.Config{}).handle("h", y.quick)
+		for name, s := range map[string]cronsched.Schedule{"past": cronsched.MustParse(past), "hourly": cron("0 0 * * * *")} {
+			n.add(durable.Job{Name: name, Handler: "h", RunOnEveryNode: true, Triggers: []durable.Trigger{{Schedule: s, Misfire: policy}}})
+		}
+		n.start()
+		ctx := context.Background()
+		if err := n.PauseJob(ctx, "hourly"); err != nil {
+			t.Fatal(err)
+		}
+		cl.clk.Advance(90 * time.Minute)
+		if err := errors.Join(n.ResumeJob(ctx, "hourly"), n.PauseTrigger(ctx, "hourly", "default")); err != nil {
+			t.Fatal(err)
+		}
+		cl.clk.Advance(time.Hour)
+		if err := n.ResumeTrigger(ctx, "hourly", "default"); err != nil {
+			t.Fatal(err)
+		}
+		cl.clk.Advance(time.Minute)
+		if got := cl.runs(durable.RunQuery{}); len(got) != 0 {
+			t.Errorf("%v: runs %+v, want none of what was missed", policy, got)
+		}
+		cl.clk.Advance(30 * time.Minute)
+		cl.wantStates("hourly", "schedule:succeeded")
 	}
 }
