@@ -28,6 +28,11 @@ var cancelCommand = command{
 				if err != nil {
 					return err
 				}
+				if n == 0 {
+					if err := d.mayCancel(ctx, what); err != nil {
+						return err
+					}
+				}
 				d.tell(ctx, durable.NoteCancel)
 				text := fmt.Sprintf("%d asked to end\n", n)
 				if n == 0 {
@@ -37,4 +42,18 @@ var cancelCommand = command{
 			})
 		}
 	},
+}
+
+// mayCancel says why a job of which no run is known may run all the same.
+func (d *desk) mayCancel(ctx context.Context, job string) error {
+	everyNode, err := d.runsOnEveryNode(ctx, job)
+	if everyNode {
+		err = failed("job %q runs on every node: its runs are not known here, and only the node that has one can end it", job)
+	}
+	return err
+}
+
+func (d *desk) runsOnEveryNode(ctx context.Context, job string) (bool, error) {
+	states, err := d.Jobs(ctx, durable.JobQuery{Names: []string{job}, WithoutRuns: true})
+	return len(states) > 0 && states[0].Job.RunOnEveryNode, err
 }

@@ -213,8 +213,9 @@ func (d *desk) pretendToKnow(ctx context.Context, job string) error {
 	if err != nil && j.Job.Handler != durable.HousekeepingJob { // which every scheduler has
 		return err
 	}
-	if j.Job.RunOnEveryNode {
-		return nil // the next instant would be computed by the calendar
+	var calendar cronsched.Calendar = anyDay{}
+	if j.Job.RunOnEveryNode { // the next instant would be computed by the calendar
+		calendar = noDay{}
 	}
 	known := map[string]bool{}
 	for _, t := range j.Triggers {
@@ -224,7 +225,7 @@ func (d *desk) pretendToKnow(ctx context.Context, job string) error {
 		}
 		if name, _ := s.Calendar(); name != "" && !known[name] {
 			known[name] = true
-			if err := d.AddCalendar(name, anyDay{}); err != nil {
+			if err := d.AddCalendar(name, calendar); err != nil {
 				return err
 			}
 		}
@@ -236,6 +237,11 @@ func (d *desk) pretendToKnow(ctx context.Context, job string) error {
 type anyDay struct{}
 
 func (anyDay) Excludes(time.Time) bool { return false }
+
+// noDay is a calendar for schedules whose next instants only the nodes can tell.
+type noDay struct{}
+
+func (noDay) Excludes(time.Time) bool { return true }
 
 func triggerLineOf(t durable.TriggerRow, next time.Time, why string) triggerLine {
 	return triggerLine{

@@ -120,18 +120,23 @@ func listRuns(ctx context.Context, c *call, d *desk, q durable.RunQuery, before 
 		}
 		q.Before = last.Key()
 	}
-	limit := q.Limit
-	q.Limit = min(limit+1, 1000) // one more tells whether there is another page
 	rows, err := d.Runs(ctx, q)
 	if err != nil {
 		return err
 	}
 	a := runsAnswer{Runs: []runLine{}}
-	for _, r := range rows[:min(limit, len(rows))] {
+	for _, r := range rows {
 		a.Runs = append(a.Runs, runLineOf(r))
 	}
-	if len(rows) == q.Limit {
-		a.Before = a.Runs[len(a.Runs)-1].ID
+	if len(rows) == q.Limit { // is there another page?
+		last := rows[len(rows)-1]
+		q.Before, q.Limit = last.Key(), 1
+		if rows, err = d.Runs(ctx, q); err != nil {
+			return err
+		}
+		if len(rows) > 0 {
+			a.Before = last.ID
+		}
 	}
 	return c.print(a, a.text())
 }

@@ -67,7 +67,10 @@ func (c *cluster) start(t *testing.T) (stop func()) {
 		}),
 		s.AddCalendar("holidays", anyDay{}),
 		s.AddJob(t.Context(), durable.Job{Name: "bad", Handler: "bad"}),
-		s.AddJob(t.Context(), durable.Job{Name: "everywhere", Handler: "ok", RunOnEveryNode: true}),
+		s.AddJob(t.Context(), durable.Job{
+			Name: "everywhere", Handler: "ok", RunOnEveryNode: true,
+			Triggers: []durable.Trigger{{Name: "yearly", Schedule: yearly}},
+		}),
 		s.AddJob(t.Context(), durable.Job{
 			Name: "ok", Handler: "ok", Group: "g", Description: "Does nothing.", Data: map[string]int{"a": 1},
 			Triggers: []durable.Trigger{{Name: "yearly", Schedule: yearly}},
@@ -111,12 +114,13 @@ func TestJobsWithoutANode(t *testing.T) {
 		{args: "migrate", stdout: `sqlite:.*: the tables are up to date\n`},
 		{args: "jobs", stdout: `JOB +GROUP +STATE +NEXT +TRIGGERS\n` +
 			`bad +default +by hand +- *\n` +
-			`everywhere +default +every node +- *\n` +
+			`everywhere +default +every node +- +cron 0 0 0 1 1 \* tz=UTC calendar=holidays\n` +
 			`ok +g +waiting +\d{4}-01-01 00:00:00Z +cron 0 0 0 1 1 \* tz=UTC calendar=holidays\n` +
 			`slow +default +by hand +- *\n`},
 		{args: "jobs ok", stdout: `job +ok \(group g, from code\)\n +Does nothing\.\nhandler +ok\ndata +{"a":1}\n` +
 			`trigger +yearly: cron 0 0 0 1 1 \* tz=UTC calendar=holidays\n +waiting, next \d{4}-01-01 00:00:00Z, previous -, fired 0, passed over 0\n` +
 			`nodes +none\nwhy +trigger yearly is due in [^;]*; no node is alive\n`},
+		{args: "jobs everywhere", stdout: `.*\n +local, next -, .*why +trigger yearly is local; no node is alive\n`},
 		{args: "jobs missing", code: exitBad, stderr: "not found"},
 		{args: "jobs No", code: exitUsage, stderr: "no name of a job"},
 		{args: "jobs a b", code: exitUsage, stderr: "want one job"},
@@ -138,6 +142,7 @@ func TestJobsWithoutANode(t *testing.T) {
 		{args: "pause missing", code: exitBad, stderr: "not found"},
 		{args: "resume ok/", code: exitUsage, stderr: "no name of a trigger"},
 		{args: "cancel ok", stdout: "nothing is running\n"},
+		{args: "cancel everywhere", code: exitBad, stderr: "its runs are not known here"},
 		{args: "cancel missing", code: exitBad, stderr: "not found"},
 		{args: "runs -before missing", code: exitBad, stderr: "not found"},
 		{args: "runs -n 0", code: exitUsage, stderr: "want 1 to 1000"},
@@ -184,6 +189,28 @@ func TestRunsWithANode(t *testing.T) {
 	}
 	if paged != want {
 		t.Errorf("page by page:\n%swant\n%s", paged, want)
+	}
+}
+
+func TestTheLastPageOfRunsNamesNoOther(t *testing.T) {
+	o, err := storeurl.Open(t.Context(), newCluster(t).url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	err = o.Store.Edit(t.Context(), "j", durable.EnqueueOnly, func(e *durable.Edit) error {
+		for i := range 1000 {
+			e.Records = append(e.Records, durable.RunRow{ID: fmt.Sprintf("%026d", i), Job: "j", State: durable.RunSkipped})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, more := range map[int]bool{1: true, 999: true, 1000: false} {
+		if _, out, _ := runWith("", "runs", "-n", fmt.Sprint(n)); strings.Contains(out, "more: -before") != more || strings.Count(out, "skipped") != n {
+			t.Errorf("runs -n %d of 1000 lists %d, want a page after it: %v\n%.300s", n, strings.Count(out, "skipped"), more, out[max(0, len(out)-300):])
+		}
 	}
 }
 

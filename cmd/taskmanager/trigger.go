@@ -77,11 +77,11 @@ func trigger(ctx context.Context, c *call, d *desk, job string, data any, wait b
 
 // mayWait says why a wait would have no end.
 func (d *desk) mayWait(ctx context.Context, job string) error {
-	states, err := d.Jobs(ctx, durable.JobQuery{Names: []string{job}, WithoutRuns: true})
+	everyNode, err := d.runsOnEveryNode(ctx, job)
 	if err != nil {
 		return err
 	}
-	if len(states) > 0 && states[0].Job.RunOnEveryNode {
+	if everyNode {
 		return failed("job %q runs on every node: there is no one end to wait for", job)
 	}
 	nodes, err := d.alive(ctx)
