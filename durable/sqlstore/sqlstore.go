@@ -113,7 +113,9 @@ func Open(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 func newStore(dialect Dialect, opts []Option) (*Store, error) {
 	s := &Store{dialect: dialect, config: config{prefix: "taskmanager_"}, writer: make(chan struct{}, 1)}
 	for _, o := range opts {
-		o.apply(&s.config)
+		if o != nil {
+			o.apply(&s.config)
+		}
 	}
 	var errs []error
 	if dialect.name == "" {

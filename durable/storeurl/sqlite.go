@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -23,7 +24,8 @@ func sqliteTarget(file, query string) (target, error) {
 	if file == "" {
 		return target{}, errors.New("storeurl: no file: want sqlite:FILE")
 	}
-	if strings.HasPrefix(file, ":memory:") {
+	settings, _ := url.ParseQuery(query) // what else is wrong with it the driver says
+	if strings.HasPrefix(file, ":memory:") || slices.Contains(settings["mode"], "memory") {
 		return target{}, errors.New("storeurl: jobs in SQLite's :memory: would be gone with a connection: use durable.NewMemory")
 	}
 	t := target{name: "sqlite:" + file, dialect: sqlstore.SQLite()}

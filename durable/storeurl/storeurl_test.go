@@ -25,18 +25,20 @@ const secret = "s3cr3t"
 
 func TestURLsThatAreNotUnderstoodSayWhatIsWanted(t *testing.T) {
 	for url, want := range map[string]string{
-		"":                                   "no URL",
-		"sqlite:":                            "no file",
-		"sqlite::memory:":                    "NewMemory",
-		":memory:":                           "NewMemory",
-		"oracle://u:s3cr3t@h/db":             `unknown scheme "oracle"`,
-		"root:s3cr3t@tcp(127.0.0.1:3306)/db": "unknown scheme",
-		"root@tcp(127.0.0.1:3306)/s3cr3t":    "data source name",
-		"host=h user=u password=s3cr3t":      "data source name",
-		"postgres://u:s3cr3t%zz@h/db":        "special characters",
-		"mysql://u:a@s3cr3t/x:y@h:p/db":      "special characters",
-		"postgres://u:p#s3cr3t@h:x/db":       "special characters",
-		"mysql:u:s3cr3t@h/db":                "special characters",
+		"":                                       "no URL",
+		"sqlite:":                                "no file",
+		"sqlite::memory:":                        "NewMemory",
+		":memory:":                               "NewMemory",
+		"sqlite:x.db?mode=memory":                "NewMemory",
+		"sqlite:x.db?cache=shared&mode=%6demory": "NewMemory",
+		"oracle://u:s3cr3t@h/db":                 `unknown scheme "oracle"`,
+		"root:s3cr3t@tcp(127.0.0.1:3306)/db":     "unknown scheme",
+		"root@tcp(127.0.0.1:3306)/s3cr3t":        "data source name",
+		"host=h user=u password=s3cr3t":          "data source name",
+		"postgres://u:s3cr3t%zz@h/db":            "special characters",
+		"mysql://u:a@s3cr3t/x:y@h:p/db":          "special characters",
+		"postgres://u:p#s3cr3t@h:x/db":           "special characters",
+		"mysql:u:s3cr3t@h/db":                    "special characters",
 	} {
 		_, err := storeurl.Open(t.Context(), url)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
