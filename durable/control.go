@@ -36,6 +36,9 @@ func (s *Scheduler) Within(tx Tx) (*Within, error) {
 
 // edit makes one change of a job and tells who has to know.
 func (c control) edit(ctx context.Context, job, how string, scope Scope, change func(*Edit) error) error {
+	if err := notFound(how, job); err != nil {
+		return err
+	}
 	var everyNode bool
 	err := c.editor.Edit(ctx, job, scope, func(e *Edit) error {
 		everyNode = e.Job != nil && e.Job.RunOnEveryNode
@@ -214,6 +217,9 @@ func (c control) DropPending(ctx context.Context, job string) error {
 func (c control) Cancel(ctx context.Context, what string) (n int, err error) {
 	if c.commits {
 		n = c.s.flights.cancelAll(ErrCancelled, func(f *flight) bool { return f.local && (f.row.ID == what || f.row.Job == what) })
+	}
+	if err := notFound("cancel", what); err != nil {
+		return n, err
 	}
 	job := what
 	reader, reads := c.editor.(interface {

@@ -42,6 +42,52 @@ func TestEditsOfWhatIsNotThereAreNotFound(t *testing.T) {
 	}
 }
 
+// Some databases take no such texts, and none has them.
+func TestWhatCanBeNoNameIsNotFoundWithoutTheStore(t *testing.T) {
+	cl := newCluster(t)
+	n := cl.node("n", durable.Config{}).handle("h", (&tally{}).quick).add(durable.Job{Name: "j", Handler: "h"}).start()
+	ctx := context.Background()
+	calls := n.store.count()
+	for _, name := range []string{"", "a\x00b", "a\xffb", "caf\u00e9", strings.Repeat("x", 129)} {
+		_, byHand := n.Trigger(ctx, name, nil)
+		_, awaited := n.TriggerAndWait(ctx, name, nil)
+		_, waited := n.Wait(ctx, name)
+		_, cancel := n.Cancel(ctx, name)
+		_, status := n.Status(ctx, name)
+		for what, err := range map[string]error{
+			"Trigger": byHand, "TriggerAndWait": awaited, "Wait": waited, "Cancel": cancel, "Status": status, "PauseJob": n.PauseJob(ctx, name),
+			"ResumeJob": n.ResumeJob(ctx, name), "RemoveJob": n.RemoveJob(ctx, name), "RemoveTrigger": n.RemoveTrigger(ctx, name, "t"),
+			"DropPending": n.DropPending(ctx, name), "DeleteRun": n.DeleteRun(ctx, name),
+		} {
+			if !errors.Is(err, durable.ErrNotFound) {
+				t.Errorf("%s(%.8q) = %v, want %v", what, name, err, durable.ErrNotFound)
+			}
+		}
+		if jobs, err := n.Jobs(ctx, durable.JobQuery{Names: []string{name}}); err != nil || len(jobs) > 0 {
+			t.Errorf("Jobs of %.8q = %v, %v, want none", name, jobs, err)
+		}
+		queries := []durable.RunQuery{{IDs: []string{name}}}
+		if name != "" { // zero, all
+			queries = append(queries, durable.RunQuery{Job: name}, durable.RunQuery{Trigger: name})
+		}
+		for _, q := range queries {
+			if runs, err := n.Runs(ctx, q); err != nil || len(runs) > 0 {
+				t.Errorf("Runs(%+v) = %v, %v, want none", q, runs, err)
+			}
+		}
+	}
+	if runs, err := n.Runs(ctx, durable.RunQuery{Node: "a\x00b"}); err != nil || len(runs) > 0 {
+		t.Errorf("Runs of a node of no text = %v, %v, want none", runs, err)
+	}
+	if got := n.store.count() - calls; got != 0 {
+		t.Errorf("%d calls of the store, want 0", got)
+	}
+	id := n.trigger("j")
+	if runs, err := n.Runs(ctx, durable.RunQuery{IDs: []string{"\x00", id}}); err != nil || len(runs) != 1 {
+		t.Errorf("Runs of an ID and of none = %v, %v, want one", runs, err)
+	}
+}
+
 func TestEditsAtRunTimeTakeEffectAtOnceFromAnyNode(t *testing.T) {
 	cl := newCluster(t)
 	var y tally

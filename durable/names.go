@@ -24,6 +24,15 @@ func ValidName(s string) bool {
 	return true
 }
 
+// notFound is the error of what is looked for by s, if that can neither be a name nor an
+// ID: no store has it, and some databases take no such text.
+func notFound(how, s string) error {
+	if ValidName(s) {
+		return nil
+	}
+	return fmt.Errorf("durable: %s %q: %w", how, cut(s, maxName), ErrNotFound)
+}
+
 func (c *check) name(field, s string) {
 	if !ValidName(s) {
 		c.fail(field, s, "must match ^[a-z0-9][a-z0-9._-]{0,127}$")

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,6 +30,9 @@ type TriggerStatus struct {
 
 // Status tells how a job stands. ErrNotFound if there is none of that name.
 func (s *Scheduler) Status(ctx context.Context, job string) (Status, error) {
+	if err := notFound("status of", job); err != nil {
+		return Status{}, err
+	}
 	states, err := s.store.Jobs(ctx, JobQuery{Names: []string{job}})
 	if err != nil {
 		return Status{}, err
@@ -131,13 +135,28 @@ func (s *Scheduler) why(st Status, now time.Time) string {
 
 // Jobs reads jobs in order of name.
 func (s *Scheduler) Jobs(ctx context.Context, q JobQuery) ([]JobState, error) {
+	if !onlyNames(&q.Names) {
+		return nil, ctx.Err()
+	}
 	return s.store.Jobs(ctx, q)
 }
 
 // Runs reads runs, active and ended, newest first. For the next page give the Key of
 // the last run as Before.
 func (s *Scheduler) Runs(ctx context.Context, q RunQuery) ([]RunRow, error) {
+	if !onlyNames(&q.IDs) || q.Job != "" && !ValidName(q.Job) || q.Trigger != "" && !ValidName(q.Trigger) || q.Node != cut(q.Node, len(q.Node)) {
+		return nil, ctx.Err()
+	}
 	return s.store.Runs(ctx, q)
+}
+
+// onlyNames leaves out what can neither be a name nor an ID; false if nothing remains.
+func onlyNames(list *[]string) bool {
+	if !slices.ContainsFunc(*list, func(s string) bool { return !ValidName(s) }) {
+		return true
+	}
+	*list = slices.DeleteFunc(slices.Clone(*list), func(s string) bool { return !ValidName(s) })
+	return len(*list) > 0
 }
 
 // Nodes reads the nodes in order of ID.
@@ -148,6 +167,9 @@ func (s *Scheduler) Nodes(ctx context.Context) ([]NodeRow, error) {
 
 // DeleteRun deletes the record of a run that has ended; ErrNotFound if there is none.
 func (s *Scheduler) DeleteRun(ctx context.Context, id string) error {
+	if err := notFound("delete run", id); err != nil {
+		return err
+	}
 	n, err := s.store.Purge(ctx, PurgeRequest{IDs: []string{id}, Limit: 1})
 	if err == nil && n == 0 {
 		return fmt.Errorf("durable: delete run %s: %w", id, ErrNotFound)

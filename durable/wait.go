@@ -28,6 +28,9 @@ func (s *Scheduler) TriggerAndWait(ctx context.Context, job string, data any) (R
 	if !s.running() {
 		return RunRow{}, ErrStopped
 	}
+	if err := notFound("trigger", job); err != nil {
+		return RunRow{}, err
+	}
 	jobs, err := s.jobsByName(ctx, []string{job})
 	if err != nil {
 		return RunRow{}, err
@@ -48,11 +51,15 @@ func (s *Scheduler) TriggerAndWait(ctx context.Context, job string, data any) (R
 
 // Wait waits until the run of that ID has ended, on whatever node. It may not have
 // been claimed yet; the ID of a run that never comes, which that of a call of a job on
-// every node is, is waited for until ctx ends, whose cause is then the error. ErrStopped if the scheduler stops,
+// every node is, is waited for until ctx ends, whose cause is then the error. ErrNotFound
+// for what can be no ID, ErrStopped if the scheduler stops,
 // taskmanager.ErrOwnRun if it is the run whose handler calls, with its own context.
 func (s *Scheduler) Wait(ctx context.Context, id string) (RunRow, error) {
 	if own, inside := RunFrom(ctx); inside && own.ID == id {
 		return RunRow{}, fmt.Errorf("durable: wait for run %s: %w", id, taskmanager.ErrOwnRun)
+	}
+	if err := notFound("wait for run", id); err != nil {
+		return RunRow{}, err
 	}
 	w := &s.waits
 	ended := make(chan RunRow, 1)
