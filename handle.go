@@ -188,12 +188,10 @@ func (t *Handle) Wait(ctx context.Context) error {
 	if t.calledFromRun(ctx) {
 		return ErrOwnRun
 	}
-	select {
-	case <-t.Done():
+	if closedBefore(t.Done(), ctx.Done()) {
 		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }
 
 // calledFromRun tells whether the caller is inside a run of the task: by the
