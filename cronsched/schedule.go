@@ -46,7 +46,7 @@ type plan struct {
 	at         time.Time   // once
 
 	// anyDay fires at expr's times on every day: where a rolled instant may
-	// come to lie. It is nil unless kind is cron and roll is set.
+	// come to lie. It is nil unless kind is cron, roll is set and calendar bound.
 	anyDay *Expression
 
 	start, end time.Time // zero: open
@@ -175,7 +175,7 @@ func (s Schedule) On(calendar string, roll Roll) (Schedule, error) {
 	if roll != RollNone && calendar == "" {
 		return Schedule{}, errors.New("cronsched: On: a roll without a calendar")
 	}
-	return s.with(func(p *plan) { p.calendarName, p.roll, p.calendar = calendar, roll, nil }), nil
+	return s.with(func(p *plan) { p.calendarName, p.roll, p.calendar, p.anyDay = calendar, roll, nil, nil }), nil
 }
 
 func checkCalendarName(name string) error {
@@ -203,7 +203,7 @@ func (s Schedule) Resolve(lookup func(name string) (Calendar, bool)) (Schedule, 
 		return Schedule{}, &CalendarError{Name: name}
 	}
 	return s.with(func(p *plan) {
-		p.calendar = calendar
+		p.calendar, p.anyDay = calendar, nil
 		if p.kind == cron && p.roll != RollNone {
 			p.anyDay = p.expr.onAnyDay()
 		}

@@ -293,3 +293,25 @@ func TestUpcomingGivesWhatThereIs(t *testing.T) {
 		t.Errorf("Upcoming(-1) = %v", got)
 	}
 }
+
+func TestAnotherCalendarForgetsTheRollOfTheOneBefore(t *testing.T) {
+	rolled := bound(t, "cron 0 9 * * SAT calendar=c roll=next", cronsched.WeeklyCalendar(nil, nil))
+	off, err := rolled.On("", cronsched.RollNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, ok := off.Next(date(2026, 1, 1)); !ok || !next.Equal(date(2026, 1, 3).Add(9*time.Hour)) {
+		t.Errorf("without the calendar: Next = %v, %v, want Saturday, 3 January", next, ok)
+	}
+	dropping, err := rolled.On("c", cronsched.RollNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropping, err = dropping.Resolve(func(string) (cronsched.Calendar, bool) { return cronsched.WeeklyCalendar(nil, nil), true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, ok := dropping.Next(date(2026, 1, 1)); ok {
+		t.Errorf("without the roll: Next = %v, want none", next)
+	}
+}
