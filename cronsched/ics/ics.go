@@ -123,11 +123,14 @@ func (b *builder) recur(e event) ([]time.Time, error) {
 		if option.Count > 0 {
 			option.Until = time.Time{} // not both
 		}
+		option.Interval = min(option.Interval, farApart)
 		rule, err := rrule.NewRRule(option)
 		if err != nil {
 			return nil, err
 		}
-		set.RRule(rule)
+		if !missesItsHours(option) {
+			set.RRule(rule)
+		}
 	} else {
 		set.RDate(e.start)
 	}
@@ -152,6 +155,22 @@ func (b *builder) recur(e event) ([]time.Time, error) {
 			return nil, errTooMany
 		}
 	}
+}
+
+// farApart is an interval of a rule that leads past the horizon from any start,
+// be it in hours, and that rrule-go can add up.
+const farApart = 1 << 25
+
+// missesItsHours reports whether an hourly rule never comes to an hour of its
+// BYHOUR: its hours are all equal modulo gcd(INTERVAL, 24). rrule-go would look
+// for one for ever.
+func missesItsHours(o rrule.ROption) bool {
+	step, rest := 24, max(o.Interval, 1)
+	for rest != 0 {
+		step, rest = rest, step%rest
+	}
+	return o.Freq == rrule.HOURLY && len(o.Byhour) > 0 &&
+		!slices.ContainsFunc(o.Byhour, func(h int) bool { return (h-o.Dtstart.Hour())%step == 0 })
 }
 
 // add excludes one instance.

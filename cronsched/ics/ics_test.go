@@ -191,6 +191,17 @@ func TestASearchJumpsOverLongEvents(t *testing.T) {
 	}
 }
 
+func TestARuleOfHoursItNeverComesToHasNoInstance(t *testing.T) {
+	c := read(t, nil,
+		"DTSTART:20260101T030000Z\nDURATION:PT1H\nRRULE:FREQ=HOURLY;INTERVAL=24;BYHOUR=5",
+		"DTSTART:20260101T030000Z\nDURATION:PT1H\nRRULE:FREQ=HOURLY;INTERVAL=9;BYHOUR=1,2,4\nRDATE:20260110T120000Z",
+		"DTSTART:20260201T030000Z\nDURATION:PT1H\nRRULE:FREQ=HOURLY;INTERVAL=10;BYHOUR=5",
+		"DTSTART:20260301T030000Z\nDURATION:PT1H\nRRULE:FREQ=MONTHLY;INTERVAL=9223372036854775807")
+	check(t, c,
+		"2026-01-01T03:30:00Z open", "2026-01-01T05:30:00Z open", "2026-01-02T01:30:00Z open", "2026-01-10T12:30:00Z excluded",
+		"2026-02-01T03:30:00Z open", "2026-02-03T05:30:00Z excluded", "2026-03-01T03:30:00Z excluded", "2026-04-01T03:30:00Z open")
+}
+
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":             "",
