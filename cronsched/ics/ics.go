@@ -91,15 +91,12 @@ type builder struct {
 
 // expand adds all instances of an event.
 func (b *builder) expand(e event) error {
-	starts := []time.Time{e.start}
-	if e.rule != nil || len(e.added) > 0 {
-		var err error
-		if starts, err = b.recur(e); err != nil {
-			return err
-		}
+	starts, err := b.recur(e)
+	if err != nil {
+		return err
 	}
 	for _, start := range starts {
-		b.add(e, start, e.length)
+		b.add(e, start)
 		if b.instances > instanceLimit {
 			return errTooMany
 		}
@@ -110,49 +107,67 @@ func (b *builder) expand(e event) error {
 
 var errTooMany = fmt.Errorf("the file has more than %d instances", instanceLimit)
 
-// recur gives the starts of a recurring event.
+// recur gives the starts of an event: its own or those of its rule, and those
+// added, without those removed or replaced.
 func (b *builder) recur(e event) ([]time.Time, error) {
-	var set rrule.Set
-	set.DTStart(e.start)
-	if e.rule != nil {
-		option := *e.rule
-		option.Dtstart = e.start
-		if option.Until.IsZero() || option.Until.After(horizon) {
-			option.Until = horizon
-		}
-		if option.Count > 0 {
-			option.Until = time.Time{} // not both
-		}
-		option.Interval = min(option.Interval, farApart)
-		rule, err := rrule.NewRRule(option)
-		if err != nil {
-			return nil, err
-		}
-		if !missesItsHours(option) {
-			set.RRule(rule)
-		}
-	} else {
-		set.RDate(e.start)
-	}
-	for _, t := range e.added {
-		set.RDate(t)
-	}
+	gone := map[int64]bool{}
 	for _, t := range e.removed {
-		set.ExDate(t)
+		gone[t.Unix()] = true
 	}
 	if e.changes == nil {
 		for _, t := range b.changed[e.uid] {
-			set.ExDate(t)
+			gone[t.Unix()] = true
 		}
 	}
+	all := e.added
+	if e.rule == nil {
+		first, _ := e.start.instant()
+		all = append(all, first)
+	} else {
+		instances, err := b.follow(e)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, instances...)
+	}
+	return slices.DeleteFunc(all, func(t time.Time) bool { return gone[t.Unix()] }), nil
+}
+
+// follow gives the instances of an event's rule. rrule-go computes on the wall
+// clock, as if that never changed; an instance that a change skips is none
+// (RFC 5545, section 3.3.10), unless it is the event's own start.
+func (b *builder) follow(e event) ([]time.Time, error) {
+	option := *e.rule
+	option.Dtstart = e.start.wall
+	option.Interval = min(option.Interval, farApart)
+	option.Count, option.Until = 0, horizon.AddDate(0, 0, 1)
+	rule, err := rrule.NewRRule(option)
+	if err != nil || missesItsHours(option) {
+		return nil, err
+	}
+	last := horizon
+	if until := e.rule.Until; !until.IsZero() && until.Before(last) && e.rule.Count == 0 {
+		last = until
+	}
 	var starts []time.Time
-	for next := set.Iterator(); ; {
-		t, ok := next()
-		if !ok || !t.Before(horizon) {
+	for next := rule.Iterator(); ; {
+		wall, ok := next()
+		if !ok {
 			return starts, nil
 		}
-		if starts = append(starts, t); len(starts)+b.instances > instanceLimit {
+		start, shown := local{wall, e.start.zone}.instant()
+		if start.After(last) {
+			return starts, nil
+		}
+		if !shown && !wall.Equal(e.start.wall) {
+			continue
+		}
+		starts = append(starts, start)
+		switch {
+		case len(starts)+b.instances > instanceLimit:
 			return nil, errTooMany
+		case len(starts) == e.rule.Count:
+			return starts, nil
 		}
 	}
 }
@@ -174,15 +189,15 @@ func missesItsHours(o rrule.ROption) bool {
 }
 
 // add excludes one instance.
-func (b *builder) add(e event, start time.Time, length time.Duration) {
+func (b *builder) add(e event, start time.Time) {
 	b.instances++
 	if !e.allDay {
-		if length > 0 {
-			b.periods = append(b.periods, period{start, start.Add(length)})
+		if end := e.length.after(start); end.After(start) {
+			b.periods = append(b.periods, period{start, end})
 		}
 		return
 	}
-	for ; length > 0 && start.Before(horizon); length -= 24 * time.Hour {
+	for length := e.length.nominal(); length > 0 && start.Before(horizon); length -= 24 * time.Hour {
 		b.days = append(b.days, start)
 		b.instances++
 		start = start.AddDate(0, 0, 1)
@@ -243,8 +258,8 @@ type event struct {
 	uid       string
 	cancelled bool
 	allDay    bool
-	start     time.Time // all-day: midnight in UTC
-	length    time.Duration
+	start     local // all-day: midnight in UTC
+	length    span
 	rule      *rrule.ROption
 	added     []time.Time
 	removed   []time.Time
@@ -263,7 +278,7 @@ func readEvent(v *ical.VEvent, loc *time.Location) (event, error) {
 		return e, errors.New("no DTSTART")
 	}
 	var err error
-	if e.start, e.allDay, err = readTime(start.Value, start.ICalParameters, loc); err != nil {
+	if e.start, e.allDay, err = readLocal(start.Value, start.ICalParameters, loc); err != nil {
 		return e, fmt.Errorf("DTSTART: %w", err)
 	}
 	if e.length, err = readLength(v, e, loc); err != nil {
@@ -292,12 +307,16 @@ func readRecurrence(v *ical.VEvent, e *event, loc *time.Location) error {
 		return errors.New("more than one RRULE")
 	}
 	if len(rules) == 1 {
-		option, err := rrule.StrToROptionInLocation(strings.ToUpper(rules[0].Value), e.start.Location())
+		floating := time.FixedZone("", 0) // marks an UNTIL on the wall clock
+		option, err := rrule.StrToROptionInLocation(strings.ToUpper(rules[0].Value), floating)
 		if err != nil {
 			return fmt.Errorf("RRULE %q: %w", rules[0].Value, err)
 		}
 		if option.Freq > rrule.HOURLY {
 			return fmt.Errorf("RRULE %q: FREQ=%v is too fine", rules[0].Value, option.Freq)
+		}
+		if option.Until.Location() == floating {
+			option.Until, _ = local{option.Until.UTC(), e.start.zone}.instant()
 		}
 		e.rule = option
 	}
@@ -337,43 +356,45 @@ func (e *event) addDate(value string, params map[string][]string, loc *time.Loca
 		if err != nil {
 			return err
 		}
-		length = end.Sub(start)
+		length = span{exact: end.Sub(start)}
 	}
-	if length > 0 {
-		e.addedPeriods = append(e.addedPeriods, period{start, start.Add(length)})
+	if end := length.after(start); end.After(start) {
+		e.addedPeriods = append(e.addedPeriods, period{start, end})
 	}
 	return nil
 }
 
-// readLength reads DTEND or DURATION. An all-day event without either is one
-// day long, a timed one excludes nothing.
-func readLength(v *ical.VEvent, e event, loc *time.Location) (time.Duration, error) {
+// readLength reads DTEND, the exact length, or DURATION, whose days are the wall
+// clock's (RFC 5545, section 3.3.6). An all-day event without either is one day
+// long, a timed one excludes nothing.
+func readLength(v *ical.VEvent, e event, loc *time.Location) (span, error) {
 	if p := v.GetProperty(ical.ComponentPropertyDtEnd); p != nil {
+		start, _ := e.start.instant()
 		end, allDay, err := readTime(p.Value, p.ICalParameters, loc)
 		switch {
 		case err != nil:
-			return 0, fmt.Errorf("DTEND: %w", err)
+			return span{}, fmt.Errorf("DTEND: %w", err)
 		case allDay != e.allDay:
-			return 0, errors.New("DTSTART and DTEND are not both dates or both times")
-		case end.Before(e.start):
-			return 0, errors.New("DTEND is before DTSTART")
-		case e.allDay && end.Equal(e.start): // not allowed, but published
-			return 24 * time.Hour, nil
+			return span{}, errors.New("DTSTART and DTEND are not both dates or both times")
+		case end.Before(start):
+			return span{}, errors.New("DTEND is before DTSTART")
+		case e.allDay && end.Equal(start): // not allowed, but published
+			return span{days: 1}, nil
 		}
-		return end.Sub(e.start), nil
+		return span{exact: end.Sub(start)}, nil
 	}
 	if p := v.GetProperty(ical.ComponentPropertyDuration); p != nil {
 		length, err := readDuration(p.Value)
 		if err != nil {
-			return 0, fmt.Errorf("DURATION: %w", err)
+			return span{}, fmt.Errorf("DURATION: %w", err)
 		}
-		if e.allDay && length%(24*time.Hour) != 0 {
-			return 0, fmt.Errorf("DURATION %q of an all-day event is not in whole days", p.Value)
+		if e.allDay && length.nominal()%(24*time.Hour) != 0 {
+			return span{}, fmt.Errorf("DURATION %q of an all-day event is not in whole days", p.Value)
 		}
 		return length, nil
 	}
 	if e.allDay {
-		return 24 * time.Hour, nil
+		return span{days: 1}, nil
 	}
-	return 0, nil
+	return span{}, nil
 }

@@ -202,6 +202,57 @@ func TestARuleOfHoursItNeverComesToHasNoInstance(t *testing.T) {
 		"2026-02-01T03:30:00Z open", "2026-02-03T05:30:00Z excluded", "2026-03-01T03:30:00Z excluded", "2026-04-01T03:30:00Z open")
 }
 
+func TestLocalTimesAroundAChangeOfTheClock(t *testing.T) {
+	for name, c := range map[string]struct {
+		event string
+		want  []string
+	}{
+		"a repeated time is the first": {
+			"DTSTART;TZID=Europe/Berlin:20261025T020000\nDTEND;TZID=Europe/Berlin:20261025T040000",
+			[]string{"2026-10-24T23:59:59Z open", "2026-10-25T00:30:00Z excluded", "2026-10-25T02:59:59Z excluded", "2026-10-25T03:00:00Z open"}},
+		"a skipped time goes by the offset before": {
+			"DTSTART;TZID=America/New_York:20260308T023000\nDTEND;TZID=America/New_York:20260308T050000",
+			[]string{"2026-03-08T07:29:59Z open", "2026-03-08T07:30:00Z excluded", "2026-03-08T08:59:59Z excluded", "2026-03-08T09:00:00Z open"}},
+		"an instance at a repeated time is the first": {
+			"DTSTART;TZID=Europe/Berlin:20261001T020000\nDURATION:PT30M\nRRULE:FREQ=DAILY",
+			[]string{"2026-10-25T00:15:00Z excluded", "2026-10-25T01:15:00Z open", "2026-10-26T01:15:00Z excluded"}},
+		"an instance at a skipped time is none, nor counted": {
+			"DTSTART;TZID=America/New_York:20260307T023000\nDURATION:PT30M\nRRULE:FREQ=DAILY;COUNT=2",
+			[]string{"2026-03-07T07:45:00Z excluded", "2026-03-08T06:45:00Z open", "2026-03-08T07:45:00Z open", "2026-03-09T06:45:00Z excluded", "2026-03-10T06:45:00Z open"}},
+		"a rule's own start is an instance": {
+			"DTSTART;TZID=America/New_York:20260308T023000\nDURATION:PT30M\nRRULE:FREQ=DAILY;COUNT=2",
+			[]string{"2026-03-08T07:45:00Z excluded", "2026-03-09T06:45:00Z excluded", "2026-03-10T06:45:00Z open"}},
+		"exceptions and the end of a rule are instants": {
+			"DTSTART;TZID=Europe/Berlin:20261023T023000\nDURATION:PT30M\nRRULE:FREQ=DAILY;UNTIL=20261027T013000Z\nEXDATE;TZID=Europe/Berlin:20261025T023000",
+			[]string{"2026-10-24T00:45:00Z excluded", "2026-10-25T00:45:00Z open", "2026-10-25T01:45:00Z open", "2026-10-26T01:45:00Z excluded", "2026-10-27T01:45:00Z excluded", "2026-10-28T01:45:00Z open"}},
+		"the end of a rule on the wall clock": {
+			"DTSTART;TZID=America/New_York:20260302T210000\nDURATION:PT30M\nRRULE:FREQ=DAILY;UNTIL=20260303T210000",
+			[]string{"2026-03-04T02:15:00Z excluded", "2026-03-05T02:15:00Z open"}},
+	} {
+		t.Run(name, func(t *testing.T) { check(t, read(t, nil, c.event), c.want...) })
+	}
+}
+
+func TestADurationOfDaysGoesByTheWallClock(t *testing.T) {
+	for _, event := range []string{
+		"DTSTART;TZID=America/New_York:20261101T000000\nDURATION:P1D",
+		"DTSTART;TZID=America/New_York:20261025T000000\nDURATION:P1D\nRRULE:FREQ=WEEKLY",
+		"DTSTART:20260101T000000Z\nRDATE;VALUE=PERIOD;TZID=America/New_York:20261101T000000/P1D",
+	} {
+		check(t, read(t, nil, event),
+			"2026-11-01T03:59:59Z open", "2026-11-01T04:00:00Z excluded", "2026-11-02T04:59:59Z excluded", "2026-11-02T05:00:00Z open")
+	}
+	check(t, read(t, nil, "DTSTART;TZID=America/New_York:20260301T000000\nDURATION:P1WT1H"), "2026-03-08T05:59:59Z excluded", "2026-03-08T06:00:00Z open")
+	check(t, read(t, nil, "DTSTART;TZID=America/New_York:20261025T000000\nDTEND;TZID=America/New_York:20261026T000000\nRRULE:FREQ=WEEKLY"),
+		"2026-11-02T03:59:59Z excluded", "2026-11-02T04:00:00Z open")
+}
+
+func TestAnEventWithoutARuleHasExceptionsToo(t *testing.T) {
+	check(t, read(t, nil, "DTSTART;VALUE=DATE:20260101\nEXDATE;VALUE=DATE:20260101"), "2026-01-01T12:00:00Z open")
+	check(t, read(t, nil, "UID:a\nDTSTART;VALUE=DATE:20260101", "UID:a\nRECURRENCE-ID;VALUE=DATE:20260101\nDTSTART;VALUE=DATE:20260105"),
+		"2026-01-01T12:00:00Z open", "2026-01-05T12:00:00Z excluded")
+}
+
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":             "",
