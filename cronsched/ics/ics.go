@@ -48,12 +48,13 @@ func Read(r io.Reader, loc *time.Location) (cronsched.Spanner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ics: %w", err)
 	}
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	text = unfold(bytes.TrimPrefix(text, []byte("\ufeff")))
 	// The parser takes a file that ends early for a whole one, and holidays
 	// would be missing without a word.
 	if !bytes.HasSuffix(bytes.ToUpper(bytes.TrimSpace(text)), []byte("END:VCALENDAR")) {
 		return nil, errors.New("ics: the file does not end with END:VCALENDAR: it is no iCalendar file or not whole")
 	}
+	upperNames(text)
 	file, err := ical.ParseCalendarWithOptions(bytes.NewReader(text), ical.WithUnknownPropertyHandler(ical.AcceptUnknownPropertyHandler))
 	if err != nil {
 		return nil, fmt.Errorf("ics: %w", err)

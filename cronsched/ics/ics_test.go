@@ -17,7 +17,7 @@ func file(events ...string) string {
 	b.WriteString("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//test//EN\r\n")
 	for i, e := range events {
 		fmt.Fprintf(&b, "BEGIN:VEVENT\r\n")
-		if !strings.Contains(e, "UID:") {
+		if !strings.Contains(strings.ToUpper(e), "UID:") {
 			fmt.Fprintf(&b, "UID:%d\r\n", i)
 		}
 		b.WriteString(strings.ReplaceAll(strings.TrimSpace(e), "\n", "\r\n"))
@@ -251,6 +251,23 @@ func TestAnEventWithoutARuleHasExceptionsToo(t *testing.T) {
 	check(t, read(t, nil, "DTSTART;VALUE=DATE:20260101\nEXDATE;VALUE=DATE:20260101"), "2026-01-01T12:00:00Z open")
 	check(t, read(t, nil, "UID:a\nDTSTART;VALUE=DATE:20260101", "UID:a\nRECURRENCE-ID;VALUE=DATE:20260101\nDTSTART;VALUE=DATE:20260105"),
 		"2026-01-01T12:00:00Z open", "2026-01-05T12:00:00Z excluded")
+}
+
+func TestNamesAndValuesAreInAnyCase(t *testing.T) {
+	check(t, read(t, nil,
+		"uid:a\ndtstart;value=date:20260101\nrrule:freq=monthly\nexdate;value=date:20260401",
+		"Uid:a\nrecurrence-id;value=date:20260201\ndtstart;value=date:20260203",
+		"dtstart;tzid=America/New_York:20260110t000000\nduration:pt1h\nrdate;value=period;tzid=\"America/New_York\":20260111t000000/pt1h",
+		"dtstart:20260120t000000z\ndtend:20260120t010000z\nstatus:Cancelled"),
+		"2026-01-01T12:00:00Z excluded", "2026-02-01T12:00:00Z open", "2026-02-03T12:00:00Z excluded", "2026-03-01T12:00:00Z excluded", "2026-04-01T12:00:00Z open",
+		"2026-01-10T05:30:00Z excluded", "2026-01-11T05:30:00Z excluded", "2026-01-20T00:30:00Z open")
+
+	lower := strings.ToLower(file("DTSTART;VALUE=DATE:20260101", "DTSTART:20260102T000000Z\nDTE\n ND:20260102T010000Z\nBEGIN:VALARM\nDURATION:PT10H\nEND:VALARM"))
+	c, err := ics.Read(strings.NewReader(lower), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, c, "2026-01-01T12:00:00Z excluded", "2026-01-02T00:30:00Z excluded", "2026-01-02T05:00:00Z open")
 }
 
 func TestWhatCannotBeReadIsAnError(t *testing.T) {

@@ -1,10 +1,50 @@
 package ics
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
 )
+
+// unfold makes one line of each that goes on in the next.
+func unfold(text []byte) []byte {
+	for _, fold := range []string{"\r\n ", "\r\n\t", "\n ", "\n\t"} {
+		text = bytes.ReplaceAll(text, []byte(fold), nil)
+	}
+	return text
+}
+
+// upperNames changes the names of properties, parameters and components, which
+// may be in any case, to upper case, as the parser wants them.
+func upperNames(text []byte) {
+	for line := range bytes.Lines(text) {
+		upperLine(line)
+		if bytes.HasPrefix(line, []byte("BEGIN:")) || bytes.HasPrefix(line, []byte("END:")) {
+			copy(line, bytes.ToUpper(line))
+		}
+	}
+}
+
+// upperLine changes the names before the line's value.
+func upperLine(line []byte) {
+	inName, quoted := true, false
+	for i, c := range line {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == ':':
+			return
+		case c == ';':
+			inName = true
+		case c == '=':
+			inName = false
+		case inName && 'a' <= c && c <= 'z':
+			line[i] = c - 'a' + 'A'
+		}
+	}
+}
 
 // A local is a time on the wall clock of a zone.
 type local struct {
@@ -69,6 +109,7 @@ func readTime(value string, params map[string][]string, loc *time.Location) (t t
 
 // readLocal is readTime before the clock's changes are looked at.
 func readLocal(value string, params map[string][]string, loc *time.Location) (l local, allDay bool, err error) {
+	value = strings.ToUpper(value)
 	if len(value) == len("20060102") {
 		l.wall, err = time.Parse("20060102", value)
 		l.zone = time.UTC
@@ -96,7 +137,7 @@ func readLocal(value string, params map[string][]string, loc *time.Location) (l 
 // readDuration reads a DURATION value: P1W, P2D, P1DT12H, PT1H30M.
 func readDuration(value string) (span, error) {
 	fail := fmt.Errorf("%q is not a duration of whole weeks, days, hours, minutes and seconds", value)
-	rest, ok := strings.CutPrefix(strings.TrimPrefix(value, "+"), "P")
+	rest, ok := strings.CutPrefix(strings.TrimPrefix(strings.ToUpper(value), "+"), "P")
 	if !ok || rest == "" {
 		return span{}, fail
 	}
