@@ -142,10 +142,11 @@ func (p *plan) prevSecond(u int64) (int64, reason) {
 func (p *plan) onceAt() (time.Time, reason) {
 	at := p.at
 	if p.calendar != nil && p.calendar.Excludes(at) {
-		var ok bool
-		if at, ok = p.rollTime(at); !ok {
+		moved := p.rollTime(at)
+		if !moved.ok {
 			return time.Time{}, excluded
 		}
+		at = moved.at
 	}
 	if !p.start.IsZero() && at.Before(p.start) || !p.end.IsZero() && at.After(p.end) {
 		return time.Time{}, outsideWindow
@@ -153,14 +154,23 @@ func (p *plan) onceAt() (time.Time, reason) {
 	return at, due
 }
 
-// nextDelay gives the first of end+delay, end+2*delay, … that is due.
+// nextDelay gives the first of end+delay, end+2*delay, … that is due or, with a
+// roll, what the calendar excludes before that moves to, if that is earlier.
 func (p *plan) nextDelay(end time.Time) (time.Time, reason) {
 	end = end.Round(0).UTC()
 	if !p.start.IsZero() && end.Before(p.start) {
 		end = p.start.UTC()
 	}
+	at, why := p.nextOpen(end)
+	if p.roll != RollNone {
+		return p.nextMoved(end, at, why)
+	}
+	return at, why
+}
+
+// nextOpen is nextDelay without a roll.
+func (p *plan) nextOpen(end time.Time) (time.Time, reason) {
 	at := end.Add(p.delay)
-	probes := 0
 	for range candidateLimit {
 		if !p.end.IsZero() && at.After(p.end) {
 			return time.Time{}, windowOver
@@ -169,26 +179,23 @@ func (p *plan) nextDelay(end time.Time) (time.Time, reason) {
 		if !shut {
 			return at, due
 		}
-		if p.roll != RollNone {
-			if r, ok := p.rollTime(at); ok && r.After(end) && !(!p.end.IsZero() && r.After(p.end)) {
-				return r, due
-			}
-			if probes += rollDays; probes >= probeLimit {
-				break
-			}
-		}
 		if until.IsZero() {
 			return time.Time{}, excluded
 		}
-		at = at.Add(p.delay)
-		if gap := until.Sub(at); gap > 0 {
-			at = at.Add(roundUp(gap, p.delay))
-		}
+		at = p.delayTo(at.Add(p.delay), until)
 	}
 	return time.Time{}, exhausted
 }
 
-// prevDelay is nextDelay towards the past.
+// delayTo adds delays to at until it is at or after t.
+func (p *plan) delayTo(at, t time.Time) time.Time {
+	if gap := t.Sub(at); gap > 0 {
+		return at.Add(roundUp(gap, p.delay))
+	}
+	return at
+}
+
+// prevDelay is nextOpen towards the past.
 func (p *plan) prevDelay(begin time.Time) (time.Time, reason) {
 	at := begin.Round(0).UTC().Add(-p.delay)
 	if !p.end.IsZero() && at.After(p.end) {

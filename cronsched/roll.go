@@ -308,17 +308,64 @@ func (s *rollSearch) prevTarget(u, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// rollTime rolls an instant outside cron: the same time of day by the offset
-// it shows.
-func (p *plan) rollTime(t time.Time) (time.Time, bool) {
+// A move is what a roll makes of an instant outside cron.
+type move struct {
+	at   time.Time
+	days int
+	ok   bool
+	// same is up to when instants that are later than the moved one move by as
+	// many days, or are moved nowhere either. Zero is for ever.
+	same time.Time
+}
+
+// rollTime rolls an excluded instant outside cron: the same time of day by the
+// offset it shows.
+func (p *plan) rollTime(t time.Time) (m move) {
 	if p.roll == RollNone {
-		return time.Time{}, false
+		return m
 	}
-	for range rollDays {
-		t = t.Add(time.Duration(p.roll.towards()) * 24 * time.Hour)
-		if !p.calendar.Excludes(t) {
-			return t, true
+	for ; m.days <= rollDays; m.days++ {
+		by := time.Duration(p.roll.towards()) * time.Duration(m.days) * 24 * time.Hour
+		m.at = t.Add(by)
+		until, shut := p.shutUntil(m.at)
+		if !until.IsZero() && (m.same.IsZero() || until.Add(-by).Before(m.same)) {
+			m.same = until.Add(-by)
+		}
+		if !shut {
+			m.ok = true
+			return m
 		}
 	}
-	return time.Time{}, false
+	return m
+}
+
+// nextMoved gives the earliest of at, the first instant that the calendar leaves
+// (if why says so), and the targets after end of those that it excludes before.
+func (p *plan) nextMoved(end, at time.Time, why reason) (time.Time, reason) {
+	limit := at
+	b := end.Add(p.delay)
+	for probes := 0; probes < probeLimit; {
+		if p.roll == RollNext && why == due {
+			limit = at.Add(-24 * time.Hour) // what moves later moves past at
+		}
+		if !limit.IsZero() && !b.Before(limit) || !p.end.IsZero() && b.After(p.end) {
+			break
+		}
+		m := p.rollTime(b)
+		probes += m.days + 1
+		skip := m.same
+		if m.ok && !m.at.After(end) {
+			// What moves by as many days from earlier than this moves there, too.
+			if s := end.Add(b.Sub(m.at)); skip.IsZero() || s.Before(skip) {
+				skip = s
+			}
+		} else if m.ok && (p.end.IsZero() || !m.at.After(p.end)) && (why != due || m.at.Before(at)) {
+			at, why = m.at, due
+		}
+		if skip.IsZero() {
+			break
+		}
+		b = p.delayTo(b.Add(p.delay), skip)
+	}
+	return at, why
 }

@@ -175,6 +175,42 @@ func TestRollOfASingleInstant(t *testing.T) {
 	}
 }
 
+// TestARolledDelayIsTheEarliest has delays whose first instants are excluded: what
+// they move to may be later than the first that is not, and earlier than that of
+// an instant before.
+func TestARolledDelayIsTheEarliest(t *testing.T) {
+	weekend := cronsched.WeeklyCalendar(nil, nil)
+	lunch := cronsched.CronCalendar(expression(t, "* * 12 * * MON-FRI", "UTC"))
+	for _, c := range []struct {
+		text     string
+		calendar cronsched.Calendar
+		from     string
+		want     string
+	}{
+		{"every 1h calendar=c roll=next", lunch, "2026-01-02T11:00:00Z", "2026-01-02T13:00:00Z"},
+		{"every 1h calendar=c roll=next", calendarFunc(lunch.Excludes), "2026-01-02T11:00:00Z", "2026-01-02T13:00:00Z"},
+		{"every 30h calendar=c roll=next", weekend, "2026-01-02T12:00:00Z", "2026-01-05T00:00:00Z"},
+		{"every 17h calendar=c roll=next", weekend, "2026-01-02T11:00:00Z", "2026-01-05T04:00:00Z"},
+		{"every 41h calendar=c roll=next", weekend, "2026-01-02T09:00:00Z", "2026-01-05T02:00:00Z"},
+		{"every 17h calendar=c roll=previous", weekend, "2026-01-02T11:00:00Z", "2026-01-02T14:00:00Z"},
+		{"every 1s calendar=c roll=previous", weekend, "2026-01-02T23:59:59Z", "2026-01-05T00:00:00Z"},
+		{"every 1s calendar=c roll=next", weekend, "2026-01-02T23:59:59Z", "2026-01-05T00:00:00Z"},
+		{"every 48h calendar=c roll=next end=2026-01-04T12:00:00Z", weekend, "2026-01-01T09:00:00Z", ""},
+	} {
+		from, err := time.Parse(time.RFC3339, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if next, ok := bound(t, c.text, c.calendar).Next(from); ok {
+			got = next.Format(time.RFC3339)
+		}
+		if got != c.want {
+			t.Errorf("%s: Next(%s) = %q, want %q", c.text, c.from, got, c.want)
+		}
+	}
+}
+
 func TestRollGivesUpAfterAYear(t *testing.T) {
 	leap := "cron 0 0 9 29 2 ? 2028 calendar=c roll=next"
 	for _, c := range []struct {

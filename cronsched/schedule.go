@@ -246,7 +246,8 @@ func (s Schedule) Calendar() (name string, roll Roll) { return s.plan().calendar
 // cron schedule it is in the expression's location, and false past the end of
 // 2099. For an every schedule t is the end of the previous run, and the
 // instant, in UTC, is t plus the delay: if the calendar excludes that, plus
-// twice the delay, and so on. Next is false if there is no such instant;
+// twice the delay, and so on, or what one of those left out moves to, if that is
+// earlier. Next is false if there is no such instant;
 // Reason says why.
 func (s Schedule) Next(t time.Time) (time.Time, bool) {
 	at, why := s.plan().next(t)
@@ -254,8 +255,8 @@ func (s Schedule) Next(t time.Time) (time.Time, bool) {
 }
 
 // Prev gives the latest instant before t at which the schedule was due. For an
-// every schedule, whose runs cannot be known, it is the mirror image of Next:
-// t minus the delay.
+// every schedule, whose runs cannot be known, it is the mirror image of Next
+// without a roll: t minus the delay, or minus twice the delay, and so on.
 func (s Schedule) Prev(t time.Time) (time.Time, bool) {
 	at, why := s.plan().prev(t)
 	return at, why == due

@@ -171,7 +171,7 @@ func TestADelaySkipsWhatTheCalendarExcludesInStepsOfItself(t *testing.T) {
 		{"every 7h calendar=c", date(2026, 5, 1).Add(17 * time.Hour)},
 		{"every 15h calendar=c", date(2026, 5, 4).Add(13 * time.Hour)},
 		{"every 1ns calendar=c", friday.Add(1)},
-		{"every 36h calendar=c roll=next", date(2026, 5, 4).Add(22 * time.Hour)},
+		{"every 36h calendar=c roll=next", date(2026, 5, 4).Add(10 * time.Hour)},
 		{"every 36h calendar=c roll=previous", date(2026, 5, 1).Add(22 * time.Hour)},
 	} {
 		s := bound(t, c.text, weekend)
