@@ -222,9 +222,12 @@ func zoneNamed(name string) (*zone, error) {
 }
 
 // isZoneName keeps out what time.LoadLocation would take beyond IANA names:
-// the empty name, Local, and paths that reach one file under many names.
+// the empty name, Local, paths that reach one file under many names, and what
+// else a system keeps beside its zones: its own zone, and copies of all of them,
+// with leap seconds or without.
 func isZoneName(name string) bool {
-	if name == "" || name == "Local" || len(name) > 64 {
+	if name == "" || name == "Local" || name == "localtime" || name == "posixrules" || len(name) > 64 ||
+		strings.HasPrefix(name, "posix/") || strings.HasPrefix(name, "right/") {
 		return false
 	}
 	for part := range strings.SplitSeq(name, "/") {

@@ -178,3 +178,11 @@ func restlessLocation(t *testing.T, r *rand.Rand, name string) *time.Location {
 	}
 	return loc
 }
+
+func TestOnlyZonesThatAreTheSameEverywhereAreTaken(t *testing.T) {
+	for _, name := range []string{"localtime", "posixrules", "posix/Europe/Berlin", "right/Europe/Berlin", "Local", "", "../zoneinfo/UTC"} {
+		if s, err := cronsched.Parse("cron 0 0 * * * tz=" + name); err == nil {
+			t.Errorf("tz=%s is taken: %v", name, s)
+		}
+	}
+}
