@@ -92,26 +92,33 @@ func report(c *call, file string, findings []finding) error {
 var errInvalid = errors.New("a line is no schedule")
 
 // lintLines reads a crontab or a list: blank lines and # comments are skipped,
-// and settings, of which TZ and CRON_TZ hold for the lines that follow.
+// and settings, of which CRON_TZ or, without it, TZ holds for the lines that
+// follow.
 func lintLines(in io.Reader, now time.Time) ([]finding, error) {
 	var findings []finding
-	zone := ""
+	zones := map[string]string{}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+		line := lines.Text()
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff")
+		}
+		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
 		if name, value, ok := setting(line); ok {
-			if name == "TZ" || name == "CRON_TZ" {
-				zone = value
-			}
+			zones[name] = value
 			continue
 		}
 		text, ok := scheduleOf(line)
 		if !ok {
 			continue
+		}
+		zone := zones["CRON_TZ"]
+		if zone == "" {
+			zone = zones["TZ"]
 		}
 		if zone != "" && takesZone(text) {
 			text += " tz=" + zone
@@ -135,8 +142,7 @@ func setting(line string) (name, value string, ok bool) {
 // takesZone reports whether a text is a bare expression or macro without a zone
 // of its own.
 func takesZone(text string) bool {
-	word, _, _ := strings.Cut(text, " ")
-	switch word {
+	switch strings.Fields(text)[0] {
 	case "manual", "every", "once", "cron", "@every":
 		return false
 	}

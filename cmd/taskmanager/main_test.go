@@ -188,3 +188,17 @@ func TestLintReadsAFile(t *testing.T) {
 		t.Errorf("lint -f = %d, %q, want %d, %q…", code, stdout, exitBad, want)
 	}
 }
+
+func TestLintReadsACrontabAsCronDoes(t *testing.T) {
+	for name, crontab := range map[string]string{
+		"TZ is the commands'":    "CRON_TZ=Europe/Berlin\nTZ=America/New_York\n30 2 * * * /bin/x\n",
+		"in any order":           "TZ=America/New_York\nCRON_TZ=Europe/Berlin\n30 2 * * * /bin/x\n",
+		"TZ where there is none": "# zone\nTZ=Europe/Berlin\n30 2 * * * /bin/x\n",
+		"a byte order mark":      "\ufeffCRON_TZ=Europe/Berlin\nevery\t5m\n30 2 * * * /bin/x\n",
+	} {
+		code, stdout, stderr := runWith(crontab, "lint", "-f", "-")
+		if !strings.HasPrefix(stdout, "-:3: warning: 2026-03-29: the clock in Europe/Berlin") || strings.Contains(stdout, "New_York") {
+			t.Errorf("%s: %d, %s%s", name, code, stdout, stderr)
+		}
+	}
+}
