@@ -203,6 +203,9 @@ func describeDays(dom, dow string) string {
 func describeItems(k int, text string) string {
 	var words []string
 	for item := range strings.SplitSeq(text, ",") {
+		if item == "*" {
+			return describeItem(k, item)
+		}
 		words = append(words, describeItem(k, item))
 	}
 	return join(words, "and")
@@ -227,6 +230,9 @@ func describeItem(k int, item string) string {
 	}
 	values, step, stepped := strings.Cut(item, "/")
 	low, high, ranged := strings.Cut(values, "-")
+	if low == high {
+		high, ranged, stepped = "", false, false
+	}
 	switch {
 	case stepped && step != "1":
 		return describeStep(k, low, high, step)
@@ -270,7 +276,7 @@ func describeStep(k int, low, high, step string) string {
 		return one(first)
 	case k == dowField:
 		var days []string
-		for v := first; v <= last; v += n {
+		for v := first; v <= min(last, first+6); v += n {
 			days = append(days, one(v))
 		}
 		return join(days, "and")

@@ -78,13 +78,11 @@ func (p *plan) nextSecond(u int64) (int64, reason) {
 	if p.anyDay != nil {
 		return p.nextRolled(u)
 	}
-	for range candidateLimit {
+	from := u
+	for n := range candidateLimit {
 		b := p.expr.next(u)
-		if b == noInstant {
-			return 0, p.whyNoMore(u)
-		}
-		if b > p.last {
-			return 0, windowOver
+		if b == noInstant || b > p.last {
+			return 0, p.whyNoMore(from, b, n > 0)
 		}
 		if p.calendar == nil {
 			return b, due
@@ -101,12 +99,18 @@ func (p *plan) nextSecond(u int64) (int64, reason) {
 	return 0, exhausted
 }
 
-// whyNoMore tells an expression that never fires from one that has no more.
-func (p *plan) whyNoMore(u int64) reason {
+// whyNoMore tells why nothing is due from u on: b is the first instant of the
+// expression that the calendar was not asked about, shut whether it excluded
+// some before.
+func (p *plan) whyNoMore(u, b int64, shut bool) reason {
 	switch {
 	case p.expr.never:
 		return neverDue
 	case u > p.last:
+		return windowOver
+	case shut:
+		return excluded
+	case b != noInstant:
 		return windowOver
 	}
 	return noMore

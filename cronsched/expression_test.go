@@ -119,6 +119,9 @@ func TestDescribe(t *testing.T) {
 		{"0 0 5/1,20/99999999999999999999 * *", "At 00:00:00, on every day from day 5 on and day 20, in UTC"},
 		{"0 0 1 */5,*/13 *", "At 00:00:00, on day 1, in every 5th month from January on and January, in UTC"},
 		{"0 0 * * */2", "At 00:00:00, Sunday, Tuesday, Thursday and Saturday, in UTC"},
+		{"0 0 * * 0-7/7", "At 00:00:00, Sunday, in UTC"},
+		{"0 0 1-1 * MON-MON/2", "At 00:00:00, on day 1, or on Monday, in UTC"},
+		{"0 0 *,5 * *", "At 00:00:00, on every day, in UTC"},
 		{"0 0 * * 7/3", "At 00:00:00, Sunday, in UTC"},
 		{"0 0 * * FRI-SUN/2", "At 00:00:00, Friday and Sunday, in UTC"},
 		{"0 0 0 1 1 ? */4", "At 00:00:00, on day 1, in January, in every 4th year from 1970 on, in UTC"},
@@ -149,6 +152,9 @@ func TestLint(t *testing.T) {
 		{"0 0 0 29 2 *", "leap-year"},
 		{"0 0 ? 2 TUE#5", "leap-year"},
 		{"0 0 28,29 2 *", ""},
+		{"0 0 L-28 2 *", "leap-year"},
+		{"0 0 29W 2 *", "leap-year"},
+		{"0 0 0 1 2 ? 2028", ""},
 		{"0 0 L 2 *", ""},
 		{"0 0 13 * FRI", "either-day"},
 		{"*/7 * * * *", "uneven-step"},
@@ -174,6 +180,11 @@ func TestLint(t *testing.T) {
 		{"*/15 * * * * tz=Australia/Lord_Howe overlap=both", ""},
 		{"0 * * * * tz=Antarctica/Troll overlap=both", ""},
 		{"30 2 * * SAT tz=America/New_York", ""},
+		{"30 * * * * tz=America/New_York gap=after overlap=both", "skipped-time skipped-time"},
+		{"0,30 * * * * tz=America/New_York gap=after overlap=both", ""},
+		{"*/7,58 * * * *", ""},
+		{"*/7,50 * * * *", "uneven-step"},
+		{"*,*/7 * * * *", ""},
 		{"@every 5m", "fixed-delay"},
 		{"every 5m", ""},
 		{"every 5m end=2026-01-01T00:00:00Z", "no-more"},
@@ -192,5 +203,22 @@ func TestLint(t *testing.T) {
 		if got := strings.Join(codes, " "); got != c.want {
 			t.Errorf("%s: Lint = %q, want %q", c.text, got, c.want)
 		}
+	}
+}
+
+// In crontabs a step after a number is no step: 5/15 is minute 5.
+func TestCrontabsHaveStepsAfterRangesOnly(t *testing.T) {
+	for text, want := range map[string]string{
+		"5/15 * * * *": "5-59/15", "0 2/3 * * *": "2-23/3", "0 0 1/2 * *": "1-31/2", "0 0 * 1/6 *": "1-12/6", "0 0 * * MON/2": "MON-",
+	} {
+		if _, err := cronsched.ParseStandard(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseStandard(%q) = %v, want it to say to write %s", text, err, want)
+		}
+		if _, err := cronsched.ParseCron(text); err != nil {
+			t.Errorf("ParseCron(%q) = %v", text, err)
+		}
+	}
+	if _, err := cronsched.ParseStandard("*/15 1-20/3 * * *"); err != nil {
+		t.Error(err)
 	}
 }

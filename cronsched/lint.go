@@ -2,6 +2,7 @@ package cronsched
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -35,17 +36,21 @@ func (e *Expression) Lint(now time.Time) []Warning {
 	}
 	var ws []Warning
 	if _, ok := e.Next(now); !ok {
-		ws = append(ws, Warning{"no-more", "fires no more: the last date that matches is past"})
+		why := "the last date that matches is past"
+		if e.nextWall(unixFloor(now)+offsetAt(e.zone.loc, unixFloor(now))) != noWall {
+			why = "changes of the clock skip all times that are left"
+		}
+		ws = append(ws, Warning{"no-more", "fires no more: " + why})
 	}
 	if e.onlyLeapDays() {
-		ws = append(ws, Warning{"leap-year", "fires in leap years only: the one day that matches is 29 February"})
+		ws = append(ws, Warning{"leap-year", "fires in leap years only: in others no day of February matches"})
 	}
 	if !e.days.domAny && !e.days.dowAny {
 		ws = append(ws, Warning{"either-day", "day-of-month and day-of-week are both given: a day that matches either one fires, not only days that match both"})
 	}
 	f := e.fieldTexts()
 	for k, text := range f {
-		ws = append(ws, lintSteps(k, text)...)
+		ws = append(ws, e.lintSteps(k, text)...)
 	}
 	if e.second == 1<<60-1 {
 		ws = append(ws, Warning{"every-second", "fires every second of each minute that matches; for once a minute the second is 0"})
@@ -80,26 +85,32 @@ func (s Schedule) Lint(now time.Time) []Warning {
 	return ws
 }
 
-// onlyLeapDays reports whether all days that match are 29 February.
+// onlyLeapDays reports whether what matches are days of February that other
+// years than leap years do not have, such as the 29th.
 func (e *Expression) onlyLeapDays() bool {
 	if e.month != 1<<2 {
 		return false
 	}
 	for year := uint32(firstYear); year <= lastYear; year++ {
-		if e.hasYear(year) && e.days.in(year, 2)&^(1<<29) != 0 {
+		if monthLength(year, 2) == 28 && e.days.in(year, 2) != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// lintSteps looks for steps over a whole field that do not divide it.
-func lintSteps(k int, text string) []Warning {
+// lintSteps looks for steps over a whole field that do not divide it, unless the
+// field's other items fill it or go further.
+func (e *Expression) lintSteps(k int, text string) []Warning {
 	sizes := [fieldCount]int{secondField: 60, minuteField: 60, hourField: 24, domField: 31, monthField: 12, dowField: 7}
 	size := sizes[k]
-	if size == 0 {
-		return nil // years do not wrap
+	if size == 0 || strings.HasPrefix(text, "*,") || strings.Contains(text, ",*,") || strings.HasSuffix(text, ",*") {
+		return nil // years do not wrap, and * is all there is
 	}
+	highest := bits.Len64([...]uint64{
+		secondField: e.second, minuteField: e.minute, hourField: uint64(e.hour),
+		domField: uint64(e.days.dom), monthField: uint64(e.month), dowField: uint64(e.days.weekdays),
+	}[k]) - 1
 	var ws []Warning
 	for item := range strings.SplitSeq(text, ",") {
 		digits, ok := strings.CutPrefix(item, "*/")
@@ -112,6 +123,9 @@ func lintSteps(k int, text string) []Warning {
 			ws = append(ws, Warning{"uneven-step", fmt.Sprintf("%s %s: the step is larger than the field, only %d is left", fields[k].name, item, fields[k].min)})
 		case size%step != 0:
 			last := fields[k].min + (size-1)/step*step
+			if last < highest {
+				continue
+			}
 			ws = append(ws, Warning{"uneven-step", fmt.Sprintf("%s %s does not divide evenly: after %d comes %d again, a shorter interval", fields[k].name, item, last, fields[k].min)})
 		}
 	}
@@ -163,7 +177,7 @@ func (e *Expression) lintChange(before, after, m int64) (Warning, bool) {
 	change := fmt.Sprintf("%s: the clock in %s goes from %s to %s, ", wallDate(before), e.zone.loc, clockTime(before), clockTime(after))
 	if before < after {
 		switch {
-		case everyHour && e.keepsPace(after-before):
+		case everyHour && e.keepsPace(after-before) && (e.gap == GapSkip || e.matchesWall(after)):
 			return Warning{}, false // no real time is left out
 		case e.gap == GapAfter:
 			return Warning{"skipped-time", change + clockTime(m) + " does not exist and fires at " + clockTime(after) + " instead"}, true

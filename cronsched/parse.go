@@ -1,6 +1,9 @@
 package cronsched
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // ParseCron parses a cron expression of five to seven fields: [second] minute
 // hour day-of-month month day-of-week [year]. The package comment has the
@@ -226,6 +229,9 @@ func (p *parser) item(k int) error {
 	}
 	step := 1
 	if p.pos < to && p.src[p.pos] == '/' {
+		if s.alone && p.dialect == standard {
+			return p.fail(f.name, from, to, fmt.Sprintf("Vixie cron takes a step after * or a range only; write %s-%d%s", p.src[from:p.pos], s.high, p.src[p.pos:to]))
+		}
 		p.pos++
 		p.write('/')
 		stepFrom := p.pos

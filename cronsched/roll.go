@@ -174,17 +174,14 @@ func (p *plan) nextRolled(u int64) (int64, reason) {
 // or an earlier target of those before it.
 func (s *rollSearch) nextDirect(u int64) (limit int64, why reason) {
 	limit = endOfTime
-	from := u
+	from, shut := u, false
 	for n := 0; n < candidateLimit && !s.spent(); n++ {
 		b := s.expr.next(from)
 		if b == noInstant || b >= limit {
-			switch {
-			case limit < endOfTime:
+			if limit < endOfTime {
 				return limit, due
-			case from == endOfTime:
-				return limit, excluded
 			}
-			return limit, s.whyNoMore(u)
+			return limit, s.whyNoMore(u, b, shut)
 		}
 		at := s.span(b)
 		if !at.excluded {
@@ -193,6 +190,7 @@ func (s *rollSearch) nextDirect(u int64) (limit int64, why reason) {
 		if x, ok := s.target(b); ok && x >= u {
 			limit = min(limit, x)
 		}
+		shut = shut || b <= s.last
 		from = at.end
 	}
 	if limit < endOfTime {

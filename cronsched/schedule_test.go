@@ -134,6 +134,28 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+func TestACalendarThatTakesAllIsTheReason(t *testing.T) {
+	weekend := cronsched.WeeklyCalendar(nil, nil)
+	for _, text := range []string{
+		"0 9 * * SAT calendar=c", "0 9 * * SAT calendar=c end=2027-01-01T00:00:00Z",
+		"0 0 9 3 1 ? 2026 calendar=c", "0 9 * * SAT calendar=c end=2026-01-03T12:00:00Z",
+	} {
+		const want = `the calendar "c" excludes every instant that is left`
+		s := bound(t, text, weekend)
+		if got := s.Reason(date(2026, 1, 1)); got != want {
+			t.Errorf("%s: Reason = %q, want %q", text, got, want)
+		}
+	}
+	s := bound(t, "0 9 * * SAT calendar=c end=2026-01-04T00:00:00Z", weekend)
+	if got := s.Reason(date(2026, 1, 5)); !strings.HasPrefix(got, "the window is over") {
+		t.Errorf("past the window: Reason = %q", got)
+	}
+	skipped := cronsched.MustParse("0 0 12 30 12 ? 2011 tz=Pacific/Apia").Lint(date(2000, 1, 1))
+	if len(skipped) == 0 || !strings.Contains(skipped[0].Text, "skip") {
+		t.Errorf("a day that the clock skips: Lint = %v", skipped)
+	}
+}
+
 func TestAScheduleWithoutItsCalendarRefuses(t *testing.T) {
 	for _, text := range []string{"@daily calendar=c", "every 1h calendar=c", "once 2026-06-01T00:00:00Z calendar=c", "@daily calendar=c roll=next"} {
 		s := cronsched.MustParse(text)
