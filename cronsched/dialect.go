@@ -32,7 +32,8 @@ func ParseQuartz(text string) (*Expression, error) {
 // Vixie cron has a rule that this package's grammar cannot say: if
 // day-of-month or day-of-week begins with * but is a step, as in
 // "0 0 */2 * MON", a day must match both. Such an expression is an error
-// rather than one that fires on other days.
+// rather than one that fires on other days; and so is a step after a number, as in
+// "5/15 * * * *", which is minute 5 alone there.
 func ParseStandard(text string) (*Expression, error) {
 	if trimmed := strings.Trim(text, " \t"); strings.HasPrefix(trimmed, "@") {
 		expr, ok := macros[trimmed]
