@@ -229,7 +229,8 @@ func (p *planner) due(now time.Time, t TriggerRow) (due TriggerRow) {
 		t.State, t.Reason = StateComplete, reasonRan
 		return t
 	}
-	// Also if it is past: then it misfires. But not if it was that of another schedule, and has run.
+	// Also if it is past: then it misfires. But not if it was that of another schedule, and
+	// has run.
 	if at, once := onceAt(s); once && t.Fired == 0 && !micros(at).Equal(t.PrevAt) {
 		t.DueAt = micros(at)
 		return t

@@ -62,7 +62,8 @@ func localOf(t time.Time) local {
 // shows the time or, if a change of the clock skips it, shown being false, that
 // by the offset before the change.
 func (l local) instant() (t time.Time, shown bool) {
-	// No zone changes its offset twice within days, and none is as large as one.
+	// No zone changes its offset twice within three days: a day before and a day after,
+	// whatever the offset, the two are known.
 	for _, days := range []int{-1, 1} {
 		_, offset := l.wall.AddDate(0, 0, days).In(l.zone).Zone()
 		at := l.wall.Add(-time.Duration(offset) * time.Second).In(l.zone)

@@ -133,9 +133,10 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 }
 
 // dropHolds has triggers wait again that are to wait for the end of a run that is not
-// there, and tells how many may be due. A claim makes both in one transaction, and the query sees it whole or not at all;
-// one that comes in between has given the trigger another version. A single UPDATE would
-// see the trigger as it is by now, on MySQL, and the runs as they were.
+// there, and tells how many may be due. A claim makes both in one transaction, and the
+// query sees it whole or not at all; one that comes in between has given the trigger another
+// version. A single UPDATE would see the trigger as it is by now, on MySQL, and the runs as
+// they were.
 func (t *txn) dropHolds() (n int, err error) {
 	orphans, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateRunning)+
 		` AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = t.job AND r.trigger_id = t.id) ORDER BY id`)
