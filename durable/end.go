@@ -97,12 +97,16 @@ func (p *planner) retry(end *End, job JobRow, err error, now time.Time) {
 }
 
 // recoverRun has a run that did not come to its own end followed by another, if its
-// job requests that and nobody wanted it cancelled. It has the run's place among what is
-// due: a backlog is made up for in order.
+// job requests that and nobody wanted it cancelled. Where runs are one at a time it has the
+// run's place among what is due, so that a backlog is made up for in order. Elsewhere
+// there is no order to keep, and a run that takes its node down each time is not to be
+// the next one's first.
 func (p *planner) recoverRun(end *End, job JobRow, now time.Time) {
 	if end.Run.Recover && !end.Run.Cancel {
 		end.Follow = p.follow(end.Run, job, KindRecovery, end.Run.Attempt, now)
-		end.Follow.DueAt = end.Run.ScheduledAt
+		if !job.AllowConcurrent {
+			end.Follow.DueAt = end.Run.ScheduledAt
+		}
 	}
 }
 

@@ -167,6 +167,21 @@ func TestTheCauseOfAContextsEndDecidesTheOutcome(t *testing.T) {
 	}
 }
 
+// A recovery has its run's place among what is due only where runs are in order: a run that
+// takes its node down each time is not to be the first thing that the next node takes.
+func TestARecoveryHasItsRunsPlaceWhereRunsAreInOrder(t *testing.T) {
+	for concurrent, want := range map[bool]time.Time{false: planStart, true: {}} {
+		for _, cause := range []error{durable.ErrStopping, durable.ErrLeaseLost} {
+			job := durable.JobRow{Name: "j", Handler: "h", AllowConcurrent: concurrent}
+			run := durable.RunRow{ID: "id", Job: "j", Attempt: 1, ScheduledAt: planStart, Recover: true}
+			end := newPlanner(durable.RunOnce).Conclude(run, job, nil, cause, time.Minute, after(time.Minute))
+			if end.Follow == nil || !end.Follow.DueAt.Equal(want) || !end.Follow.ScheduledAt.Equal(planStart) {
+				t.Errorf("concurrent %v, %v: follow = %+v, want one for %v that is due %v", concurrent, cause, end.Follow, planStart, want)
+			}
+		}
+	}
+}
+
 func TestARetrySurvivesARestart(t *testing.T) {
 	l := newLife(t)
 	var y tally
