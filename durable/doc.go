@@ -57,7 +57,10 @@
 // early: a node that cannot reach the store has cancelled the runs that must not
 // overlap before any other node can hold it for dead. A node that was frozen beyond its
 // lease finds out by its next heartbeat: its contexts end with [ErrLeaseLost], the ends
-// of its runs are refused, and it goes on under another ID.
+// of its runs are refused, and it goes on under another ID. After a SIGSTOP its exclusive
+// runs are cancelled as soon as it goes on. After a suspension of the machine they are not:
+// the monotonic clock of Linux stands still meanwhile, so they may overlap the new owner's
+// until that heartbeat, which comes within a third of NodeTimeout.
 //
 // What a handler writes to can do the same: [Run].Fence rises with every run of a job,
 // so a store that remembers the largest it has seen can refuse an older one.
@@ -80,9 +83,10 @@
 //	recorded
 //	after that                               recorded               recorded
 //
-// So a firing runs at most once without RequestsRecovery and at least once with it, each
-// time with the same [Run].IdempotencyKey. Nothing can promise exactly once for effects
-// outside the store.
+// So a crash never makes a firing run twice without RequestsRecovery, and with it the
+// firing runs at least once. A failed run is repeated as the job's [Retry] says, a snoozed
+// one as its handler said. Each time the [Run].IdempotencyKey is the same. Nothing can
+// promise exactly once for effects outside the store.
 //
 // # Jobs that run on every node
 //
