@@ -59,7 +59,7 @@ type options struct {
 func parse(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.BoolVar(&o.quick, "quick", false, "a first impression in under 3 minutes")
+	f.BoolVar(&o.quick, "quick", false, "a first impression in under 4 minutes")
 	f.BoolVar(&o.smoke, "smoke", false, "run every contender for a second; fails if one cannot run, judges no figure")
 	f.BoolVar(&o.check, "check", false, "measure what the checks need, and print each with its figure and bound")
 	f.StringVar(&o.only, "only", "", "measure only what matches this `regexp` of workload/contender, see -list")
