@@ -17,11 +17,13 @@ lint:
 	GOWORK=off go tool -modfile=tools/go.mod staticcheck ./...
 
 fuzz:
-	go test -run '^$$' -fuzz FuzzOptions -fuzztime $(FUZZTIME) .
-	go test -run '^$$' -fuzz FuzzParseCommand -fuzztime $(FUZZTIME) ./examples/gameserver
-	go test -run '^$$' -fuzz FuzzParseCron -fuzztime $(FUZZTIME) ./cronsched
-	go test -run '^$$' -fuzz FuzzScheduleText -fuzztime $(FUZZTIME) ./cronsched
-	go test -run '^$$' -fuzz FuzzNext -fuzztime $(FUZZTIME) ./cronsched
+	@set -e; packages=$$(go list ./...); for package in $$packages; do \
+		listed=$$(go test -list '^Fuzz' "$$package"); \
+		for target in $$(echo "$$listed" | grep '^Fuzz'); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+		done; \
+	done
 
 bench:
 	go test -run '^$$' -bench . -count $(COUNT) ./...
