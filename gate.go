@@ -12,12 +12,11 @@ import (
 // again: it may then move on to wait at the next gate, with its due time. So no
 // gate's place is held by a run that waits for another. Guarded by engine.mu.
 type gate struct {
-	size    int
 	places  *semaphore.Weighted // counts; nobody ever blocks on it
 	waiting turns
 }
 
-func newGate(n int) *gate { return &gate{size: n, places: semaphore.NewWeighted(int64(n))} }
+func newGate(n int) *gate { return &gate{places: semaphore.NewWeighted(int64(n))} }
 
 // A turn is a queued run's place in a gate's queue.
 type turn struct {
@@ -103,8 +102,8 @@ func (e *engine) enter(r *run, full *gate) bool {
 	return false
 }
 
-// waits tells whether a run of the task waits its turn at a gate. Called with
-// engine.mu held.
+// waits tells whether a run of the task waits its turn at a gate. Called with engine.mu
+// or the task's mu held.
 func (t *task) waits() bool { return t.extra != nil && t.extra.turn != nil }
 
 // overLimit lets go of a queued run, its tick and those held behind it.

@@ -54,9 +54,7 @@ func (t *Handle) Reschedule(interval time.Duration) error {
 		t.leaveGrid(e, now)
 		t.interval = int64(interval)
 		t.single = opts.FixedDelay
-		if t.extra != nil {
-			t.extra.seat = nil
-		}
+		t.extra.seat = nil // leaveGrid has made extra
 		t.startGrid(s, jitter, now, time.Time{})
 	})
 }
@@ -135,11 +133,12 @@ func (t *Handle) change(f func(e *engine, now int64)) error {
 	return nil
 }
 
-// RunNow starts a run that no tick is the reason of, and returns without waiting
-// for it. It ignores Pause and backoff, and obeys limits: over one it waits its
-// turn, or with WithSkipOverLimit returns ErrLimitReached. A non-reentrant task
-// that has a run in flight or waiting refuses with ErrAlreadyRunning; one that is
-// over, with ErrStopped; after Shutdown, with ErrClosed.
+// RunNow starts a run beside the ticks, and returns without waiting for it. It ignores
+// Pause and backoff, and obeys limits: over one it waits its turn, or with
+// WithSkipOverLimit returns ErrLimitReached. It refuses with ErrAlreadyRunning if a run
+// of the task waits its turn, or, unless the task is reentrant, is in flight; with
+// ErrStopped if the task is over or WithMaxRuns leaves no run; with ErrClosed after
+// Shutdown.
 func (t *Handle) RunNow() error {
 	e := t.conf.m.engine
 	e.mu.Lock()
