@@ -1,6 +1,7 @@
 package taskmanager
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -19,7 +20,8 @@ const (
 // RecurringOptions are all the options of a task as one value. It is itself a
 // TaskOption that sets them all, so options can come from a configuration file
 // (its JSON form has durations as text, "1m30s"); and it is what Handle.Options
-// returns. Start from DefaultRecurringOptions: the zero value lets runs overlap
+// returns. Each field is what the With function of its name sets, with the same unit
+// and zero value. Start from DefaultRecurringOptions: the zero value lets runs overlap
 // and is refused for its FailuresBeforeBackoff of 0.
 type RecurringOptions struct {
 	Tag                   string                 `json:"tag,omitempty"`
@@ -244,7 +246,8 @@ func WithBackoffBase(d time.Duration) Option {
 	return optionFunc(func(s *settings) { s.backoffBase = d })
 }
 
-// WithBackoffMaxPower sets how often that ceiling doubles at most. Default 5.
+// WithBackoffMaxPower sets how often that ceiling doubles at most; 0: never. A negative
+// one is refused. Default 5.
 func WithBackoffMaxPower(n int) Option {
 	return optionFunc(func(s *settings) { s.maxPower = n })
 }
@@ -261,7 +264,7 @@ func WithMaxConcurrentRuns(n int) Option {
 func WithTagLimit(tag string, n int) Option {
 	return optionFunc(func(s *settings) {
 		if n < 1 {
-			s.refuse("TagLimit", n, "the limit of tag "+tag+" must be at least 1")
+			s.refuse("TagLimit", n, fmt.Sprintf("the limit of tag %q must be at least 1", tag))
 			return
 		}
 		if s.tagLimits == nil {
@@ -279,7 +282,7 @@ func WithDefaultTaskOptions(opts ...TaskOption) Option {
 }
 
 // WithShutdownGrace sets how long Shutdown waits for runs after it has
-// cancelled their contexts. Default 1 s.
+// cancelled their contexts; 0: not at all, and a negative one is refused. Default 1 s.
 func WithShutdownGrace(d time.Duration) Option {
 	return optionFunc(func(s *settings) { s.grace = d })
 }

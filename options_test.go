@@ -298,6 +298,26 @@ func TestOptionsGoToJSONAndBack(t *testing.T) {
 	}
 }
 
+func TestADurationInJSONThatIsNoneIsRefusedByName(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"jitter":250}`:              `taskmanager: Jitter 250: want text such as "250ms"`,
+		`{"jitter":"long"}`:           `taskmanager: Jitter "long": want text such as "250ms"`,
+		`{"executionTimeout":true}`:   `taskmanager: ExecutionTimeout true: want text such as "250ms"`,
+		`{"tag":"x","backoffCap":""}`: `taskmanager: BackoffCap "": want text such as "250ms"`,
+	} {
+		o := taskmanager.DefaultRecurringOptions()
+		err := json.Unmarshal([]byte(text), &o)
+		var bad *taskmanager.OptionError
+		if !errors.As(err, &bad) || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	o := taskmanager.DefaultRecurringOptions()
+	if err := json.Unmarshal([]byte(`{"jitter":null}`), &o); err != nil || o.Jitter != taskmanager.DefaultJitter {
+		t.Errorf("null: jitter %v, %v, want it left alone", o.Jitter, err)
+	}
+}
+
 func TestOverlapPoliciesHaveText(t *testing.T) {
 	for _, p := range []taskmanager.OverlapPolicy{taskmanager.Skip, taskmanager.Coalesce, taskmanager.CatchUp(1), taskmanager.CatchUp(1000)} {
 		var back taskmanager.OverlapPolicy

@@ -94,7 +94,7 @@ func (s *taskSettings) check(errs []error) []error {
 		refuse("ExecutionTimeout", s.ExecutionTimeout, "must not be negative; 0 is none")
 	}
 	if s.FailuresBeforeBackoff < 1 {
-		refuse("FailuresBeforeBackoff", s.FailuresBeforeBackoff, "must be at least 1")
+		refuse("FailuresBeforeBackoff", s.FailuresBeforeBackoff, "must be at least 1; begin with DefaultRecurringOptions()")
 	}
 	if s.BackoffCap < 0 {
 		refuse("BackoffCap", s.BackoffCap, "must not be negative; 0 is no delay")
