@@ -58,7 +58,8 @@ type Clock struct {
 	failed   bool // the watchdog has ended the test
 }
 
-// NewClock returns a clock for managers made with its Option.
+// NewClock returns a clock for managers made with its Option. Close it at the end of the
+// test; New does that by itself.
 func NewClock(t testing.TB) *Clock {
 	c := &Clock{
 		t:        t,
@@ -99,9 +100,7 @@ func (c *Clock) now() time.Time { return c.wall.Add(time.Duration(c.mono - 1)) }
 // order, and has ended or is parked. Advance(0) settles what is due now.
 func (c *Clock) Advance(d time.Duration) {
 	c.t.Helper()
-	if d < 0 {
-		c.t.Fatalf("tasktest: Advance(%v): time does not go back; StepWall moves the wall clock", d)
-	}
+	c.forward("Advance", d)
 	defer c.begin()()
 	c.mu.Lock()
 	target := c.after(d)
@@ -119,15 +118,24 @@ func (c *Clock) Advance(d time.Duration) {
 // a process sees that was stopped, or starved, for that long.
 func (c *Clock) Stall(d time.Duration) {
 	c.t.Helper()
+	c.forward("Stall", d)
 	c.mu.Lock()
 	c.mono = c.after(d)
 	c.mu.Unlock()
 	c.Advance(0)
 }
 
+// forward fails the test if a move is back.
+func (c *Clock) forward(move string, d time.Duration) {
+	c.t.Helper()
+	if d < 0 {
+		c.t.Fatalf("tasktest: %s(%v): time does not go back; StepWall moves the wall clock", move, d)
+	}
+}
+
 // after is the monotonic instant d from now, or as late as can be.
 func (c *Clock) after(d time.Duration) int64 {
-	if at := c.mono + int64(max(0, d)); at >= c.mono {
+	if at := c.mono + int64(d); at >= c.mono {
 		return at
 	}
 	return math.MaxInt64

@@ -300,6 +300,24 @@ func TestARunThatWaitsForSomethingElseFailsItsTestAndNoMore(t *testing.T) {
 	close(release)
 }
 
+func TestAMoveBackFailsItsTest(t *testing.T) {
+	for name, move := range map[string]func(*tasktest.Clock, time.Duration){"Advance": (*tasktest.Clock).Advance, "Stall": (*tasktest.Clock).Stall} {
+		b := &brokenTB{}
+		clk := tasktest.NewClock(b)
+		from := clk.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() { move(clk, -1) })
+		wg.Wait()
+		if want := "tasktest: " + name + "(-1ns): time does not go back"; !strings.HasPrefix(b.said, want) {
+			t.Errorf("the test was ended with %q, want %q", b.said, want)
+		}
+		if got := clk.Now(); !got.Equal(from) {
+			t.Errorf("%s: the clock went from %v to %v", name, from, got)
+		}
+		clk.Close()
+	}
+}
+
 func TestCloseEndsTheGraceThoughSomebodyGoesOnSleeping(t *testing.T) {
 	m, clk := tasktest.New(t)
 	if _, err := m.ScheduleRecurring("a", time.Second, func(ctx context.Context) error {
