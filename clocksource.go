@@ -195,7 +195,7 @@ func (i inspector) Settled(stop <-chan struct{}) bool {
 type clockTimer struct {
 	source *clockSource
 	f      func()
-	timer  *clock.Timer // nil until first armed; guarded by engine.mu, like all calls
+	timer  *clock.Timer // nil until first armed. A timer is used by one goroutine at a time; the engine's under engine.mu
 }
 
 func (t *clockTimer) Reset(d time.Duration) {

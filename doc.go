@@ -115,9 +115,10 @@
 // still meanwhile, as on Linux: interval tasks go on where they were, and a
 // schedule makes one late run. Nothing ever replays hours of ticks.
 //
-// A schedule's Next is the user's code and is called on a goroutine of its own.
-// If it panics, takes longer than five seconds or does not move forward, its task
-// stops with [ErrSchedule].
+// A schedule's Next is the user's code and is called on a goroutine of its own, except
+// by Schedule, RescheduleWith and Explain, which call it on the caller's and wait for as
+// long as it takes. If it panics, takes longer than five seconds or does not move
+// forward, its task stops with [ErrSchedule].
 //
 // All time comes from the clock given to [WithClock], the real one if none is.
 //
@@ -164,8 +165,9 @@
 //
 // It does not wait for goroutines that functions have started, does not wait for
 // the run that it is called from, and makes up for no tick. Only the first call
-// acts; all get the same verdict. [TaskManager.Close] is Shutdown without step 2.
-// A manager that is closed cannot be used again; its handles stay readable.
+// acts; all get the same verdict, but for a later one from inside a run, which does not
+// wait for it and returns nil. [TaskManager.Close] is Shutdown without step 2. A manager
+// that is closed cannot be used again; its handles stay readable.
 //
 // # Looking at it
 //
@@ -175,8 +177,9 @@
 // [TaskManager.Expvar] gives the totals to package expvar. An [Observer] is told
 // of every run and of every tick that did not become one; adapters to metrics and
 // tracing stand on it. The log (slog) has a line when a task begins to fail, when
-// it has recovered, when it is stopped for a reason, when a run is overdue and
-// when the clock was set, when an Observer has panicked first, and none for a tick.
+// it has recovered, when it is stopped for a reason, when a run is overdue, when the
+// wall clock was set, at the first panic of an Observer or log handler, if crypto/rand
+// fails, and at a fault of the engine; none for a tick.
 //
 // # Concurrency
 //

@@ -57,8 +57,8 @@ type engine struct {
 	fault func(loop string)
 }
 
-// The longest stretch that popping and running take turns in: a burst of 100,000
-// begins to run at once and not when all of it has been popped.
+// chunk is how many nodes are popped before their runs begin: of a burst of 100,000 the
+// first begin at once.
 const chunk = 1024
 
 func newEngine(m *TaskManager, source seam.Source, slack time.Duration) *engine {

@@ -16,12 +16,13 @@ var (
 	// ErrStopped is returned by calls on a handle whose task has stopped or is
 	// complete, and is the cause of the contexts that Stop cancels.
 	ErrStopped = errors.New("taskmanager: task stopped")
-	// ErrDuplicateName is wrapped by the error that names a live task.
+	// ErrDuplicateName is wrapped by the error of scheduling under a name that a live
+	// task has; its text gives the name.
 	ErrDuplicateName = errors.New("taskmanager: duplicate task name")
 	// ErrInvalidOption matches every *OptionError.
 	ErrInvalidOption = errors.New("taskmanager: invalid option")
-	// ErrAlreadyRunning is returned by RunNow on a non-reentrant task that has a
-	// run in flight or waiting for its turn.
+	// ErrAlreadyRunning is returned by RunNow if a run of the task waits its turn at a
+	// limit, or, unless the task is reentrant, is in flight.
 	ErrAlreadyRunning = errors.New("taskmanager: already running")
 	// ErrLimitReached is returned by RunNow when a concurrency limit is full and
 	// the task skips rather than waits.

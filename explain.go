@@ -14,7 +14,8 @@ const upcomingCount = 5
 // waits for, and when its next five ticks are due, as far as that is known: it
 // presumes that runs succeed and end in time. The wording is no part of the API.
 //
-// It holds up no tick. A task's Schedule is asked on the calling goroutine, up to
+// It holds the engine for a moment, in proportion to the length of the queue the task
+// waits in. A task's Schedule is asked on the calling goroutine, up to
 // five times, and an error of the task for its text; if they panic, the text says
 // so. Safe for concurrent use, from inside runs and after the task's end too.
 func (t *Handle) Explain() string {

@@ -123,7 +123,8 @@ func (t *task) dropHeld() uint64 {
 // fall is the heart of the ledger: it accounts for every tick due at or before
 // now that has not been accounted for, and returns the run to start, queued, if
 // there is one. It takes the same time whatever the number of ticks. Called with
-// engine.mu held too, since what it leaves in task.node's place is the caller's.
+// engine.mu held too, since what it leaves in task.node's place is the caller's; except
+// by account, whose task's node stands where it belongs all the same.
 func (t *task) fall(now int64) *run {
 	if t.life != live || t.conf.m.engine.draining.Load() {
 		return nil

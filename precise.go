@@ -28,8 +28,8 @@ type preciseTimer struct {
 	over   atomic.Bool
 }
 
-// makePrecise gives a task its preciseTimer, if this platform and clock can have
-// one. Called with engine.mu and the task's mu held.
+// makePrecise gives a task its preciseTimer, if this platform and clock can have one.
+// Called with engine.mu held, for a task that nobody else has yet.
 func (e *engine) makePrecise(t *task) {
 	if _, real := e.source.(realSource); !real || !e.clockMoves() {
 		return

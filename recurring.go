@@ -17,7 +17,8 @@ import (
 //
 // The name must not be blank nor that of a live task (ErrDuplicateName), the
 // interval positive, fn not nil: else nothing is scheduled, and the error names
-// all that is wrong. After Shutdown: ErrClosed.
+// all that is wrong; that a name is taken only if nothing else is. After Shutdown:
+// ErrClosed.
 func (m *TaskManager) ScheduleRecurring(name string, interval time.Duration, fn Func, opts ...TaskOption) (*Handle, error) {
 	return m.scheduleInterval(name, interval, fn, nil, opts)
 }
@@ -82,9 +83,10 @@ func later(at int64, d time.Duration) int64 {
 // Schedule has fn called at the instants that the schedule gives, which may be a
 // cron expression (package cronsched) or anything else with a Next. They follow
 // the wall clock: after a step of it, or a suspended machine, one late run is made
-// up for, and the schedule goes on from now. Errors as for ScheduleRecurring; a
-// schedule whose Next panics is refused here. One without an instant to come (a date that
-// does not exist, a time that is over) is none: its task is complete at once.
+// up for, and the schedule goes on from now. Errors as for ScheduleRecurring; options that
+// have no meaning with the schedule are named only if all else is right, and a schedule
+// whose Next panics is refused here. A schedule without an instant to come (a date that
+// does not exist, a time that is over) is no error: its task is complete at once.
 func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...TaskOption) (*Handle, error) {
 	s, err := newTaskSettings(&m.defaults, opts)
 	defer settingsPool.Put(s)
@@ -298,8 +300,8 @@ func (m *TaskManager) confFor(s *taskSettings) *conf {
 	return c
 }
 
-// equal tells whether two tasks can share a conf, whatever their windows. Options with a policy of the
-// user's never can, since functions cannot be compared.
+// equal tells whether two tasks can share a conf, whatever their windows. Options with a
+// policy of the user's never can, since functions cannot be compared.
 func (o *RecurringOptions) equal(p *RecurringOptions) bool {
 	return o.Backoff == nil && p.Backoff == nil &&
 		o.Tag == p.Tag && o.NonReentrant == p.NonReentrant && o.Overlap == p.Overlap &&

@@ -8,7 +8,9 @@ import (
 // A Schedule says when a task is due next. Next returns the earliest instant after
 // its argument, or false if there is none. It must be safe for concurrent use and
 // quick; if it panics, takes longer than five seconds, or returns an instant that
-// is not after its argument, its task stops with ErrSchedule.
+// is not after its argument, its task stops with ErrSchedule. It is called on a
+// goroutine of its own, except by Schedule, RescheduleWith and Explain, which call it
+// on the caller's and wait for as long as it takes.
 //
 // A schedule may have further methods that the engine asks for:
 //

@@ -33,12 +33,13 @@ type shutdown struct {
 // abandoned, and where those stand; nil means that all ended by themselves.
 //
 // Only the first call acts, and its ctx counts: give it one that ends. Later ones, and
-// Close, wait for the same verdict. Called from inside a run, which is recognised by the context passed
-// or by the goroutine, it does not wait for that run (and if it is not the first,
-// for nothing). It does not wait for goroutines that functions have started. Called
-// from a log handler, or an observer of other than runs, it takes the whole grace,
-// since it also waits for what is left to be logged and observed.
-// Afterwards calls return ErrClosed, and handles stay readable.
+// Close, wait for the same verdict. Called from inside a run, which is recognised by the
+// context passed or by the goroutine, it does not wait for that run; and if it is not the
+// first, it waits for nothing, and returns nil unless the verdict is there already. It
+// does not wait for goroutines that functions have started. Called from a log handler, or
+// an observer of other than runs, it takes the whole grace, since it also waits for what
+// is left to be logged and observed. Afterwards calls return ErrClosed, and handles stay
+// readable.
 func (m *TaskManager) Shutdown(ctx context.Context) error {
 	m.mu.Lock()
 	s, first := m.closing, m.closing == nil

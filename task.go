@@ -164,11 +164,13 @@ type extra struct {
 	others []*run // of a reentrant task: runs queued or going on beside task.run
 	// othersStarted is the start of the last of those, 0 if there was none.
 	othersStarted int64
-	turn          *turn         // its place in the queue of a gate; guarded by engine.mu
-	done          chan struct{} // closed when the task is over and no run in flight
-	doneClosed    bool
-	reason        error // why it is over
-	precise       *preciseTimer
+	// turn is its place in the queue of a gate. It is written with engine.mu and the
+	// task's mu held, so either is enough to read it; what it points to is engine.mu's.
+	turn       *turn
+	done       chan struct{} // closed when the task is over and no run in flight
+	doneClosed bool
+	reason     error // why it is over
+	precise    *preciseTimer
 }
 
 // conf is what tasks scheduled with equal options share. Immutable.

@@ -28,10 +28,10 @@ type TaskManager struct {
 	allGate     *gate
 	tagGates    map[string]*gate
 	once        *conf          // of RunOnce
-	ended       *cancelContext // what the context of a run becomes that is over
-	timedOut    *cancelContext // what it becomes when its time limit passes
-	stopped     *cancelContext // what the context of a stopped task becomes
-	closed      *cancelContext // what contexts become that Shutdown cancels
+	ended       *cancelContext // stands in for the context of a run that has ended
+	timedOut    *cancelContext // for that of a run whose time limit has passed
+	stopped     *cancelContext // for that of a stopped task
+	closed      *cancelContext // for those that Shutdown cancels
 
 	// mu guards the fields below. It is never held while user code runs. Lock
 	// order: TaskManager.mu, engine.mu, task.mu, then the leaf locks.

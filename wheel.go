@@ -36,9 +36,10 @@ func (n *node) filed() bool { return n.slot != 0 }
 //
 // A slot is an array of node pointers and not a list: emptying it streams through
 // memory, and the cache misses on the nodes overlap instead of depending on each
-// other. That is worth a factor of 3 to 4 at a million nodes, against lists and
-// against heaps, as a prototype of all three showed (BenchmarkWheel has this one). Slots of 256 and not more, because one slot of
-// an upper level is filed anew in one go, and that is somebody's lateness.
+// other. That is worth a factor of 3 to 4 at a million nodes against lists and heaps,
+// measured in a prototype that had all three; BenchmarkWheel has this one. Slots of 256
+// and not more, because one slot of an upper level is filed anew in one go, and that is
+// somebody's lateness.
 const (
 	slotBits  = 18
 	levelBits = 8
