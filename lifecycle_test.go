@@ -179,6 +179,48 @@ func TestDrainWithADeadline(t *testing.T) {
 	})
 }
 
+// An hour of a Shutdown that waits costs no CPU worth the name: what there was to wake up
+// for has ended with the tasks.
+func TestShutdownWaitsAsleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := newHandClock()
+		m := must(taskmanager.New(clk.option(), taskmanager.WithLogger(silent)))
+		must(m.ScheduleRecurring("obeys", time.Second, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, taskmanager.WithJitter(0), taskmanager.WithExecutionTimeout(24*time.Hour)))
+		must(m.Schedule("schedule", everySecond{}, nothing))
+		for i := range 1000 {
+			must(m.ScheduleRecurring(fmt.Sprint(i), 2*time.Second, nothing))
+		}
+		clk.move(time.Second)
+		go clk.ring()
+		synctest.Wait()
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		verdict := make(chan error, 1)
+		before := clk.timesArmed()
+		go func() { verdict <- m.Shutdown(ctx) }()
+		synctest.Wait()
+		clk.run(time.Hour)
+		synctest.Wait()
+		if n := clk.timesArmed() - before; n > 5 {
+			t.Errorf("a timer was armed %d times while Shutdown waited for an hour, want a handful at most", n)
+		}
+		select {
+		case err := <-verdict:
+			t.Fatalf("Shutdown = %v before its context ended", err)
+		default:
+		}
+		cancel()
+		var cut *taskmanager.ShutdownError
+		if err := <-verdict; !errors.As(err, &cut) || len(cut.Cancelled) != 1 || len(cut.Abandoned) != 0 {
+			t.Errorf("Shutdown = %v, want one run cancelled", err)
+		}
+	})
+}
+
 func TestShutdownWaitsForRunsThatEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager()

@@ -261,6 +261,7 @@ type handClock struct {
 	mu     sync.Mutex
 	mono   int64
 	timers []*handTimer
+	arms   int // how often one has been armed
 }
 
 type handTimer struct {
@@ -298,6 +299,7 @@ func (t *handTimer) Reset(d time.Duration) {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
 	t.when = t.clock.mono + int64(max(0, d))
+	t.clock.arms++
 }
 
 func (t *handTimer) Stop() {
@@ -310,12 +312,27 @@ func (t *handTimer) Stop() {
 func (c *handClock) armed() (when int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.timers {
-		if t.when > 0 && (when == 0 || t.when < when) {
-			when = t.when
-		}
+	if t := c.next(); t != nil {
+		when = t.when
 	}
 	return when
+}
+
+// next is the timer that is armed for the earliest instant, nil if none is armed. Called
+// with c.mu held.
+func (c *handClock) next() (next *handTimer) {
+	for _, t := range c.timers {
+		if t.when > 0 && (next == nil || t.when < next.when) {
+			next = t
+		}
+	}
+	return next
+}
+
+func (c *handClock) timesArmed() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.arms
 }
 
 // move sets the hand on by d, and calls no timer.
@@ -326,9 +343,11 @@ func (c *handClock) move(d time.Duration) {
 }
 
 // ring calls the engine's timer, whatever it is armed for.
-func (c *handClock) ring() {
+func (c *handClock) ring() { c.call(func() *handTimer { return c.timers[0] }) }
+
+func (c *handClock) call(which func() *handTimer) {
 	c.mu.Lock()
-	t := c.timers[0]
+	t := which()
 	t.when = 0
 	c.mu.Unlock()
 	t.f()
@@ -339,7 +358,7 @@ func (c *handClock) run(d time.Duration) {
 	target := c.Mono() + int64(d)
 	for when := c.armed(); when > 0 && when <= target; when = c.armed() {
 		c.move(time.Duration(max(0, when-c.Mono())))
-		c.ring()
+		c.call(c.next)
 	}
 	c.move(time.Duration(target - c.Mono()))
 }
