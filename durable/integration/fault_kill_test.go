@@ -116,8 +116,9 @@ func TestFaultLeaderKilled(t *testing.T) {
 	})
 }
 
-// Scenario 19: three processes, one of them killed every other second or so. On SQLite
-// they share a file, and none ever hears that it is busy.
+// Scenario 19: three processes, with clocks that are off by two seconds either way, one of
+// them killed every other second or so. On SQLite they share a file, and none ever hears
+// that it is busy.
 func TestFaultOneRunPerFiring(t *testing.T) {
 	const jobCount, seconds = 10, 20
 	onDatabases(t, everyDatabase, func(w *world) {
@@ -138,7 +139,7 @@ func TestFaultOneRunPerFiring(t *testing.T) {
 		}
 		spec := func(i int) *nodeSpec {
 			n := w.spec(fmt.Sprint("node-", i), jobs...)
-			n.Timeout = 3 * time.Second
+			n.Timeout, n.Skew = 3*time.Second, time.Duration(i-1)*2*time.Second
 			return n
 		}
 		var nodes, all []*process
@@ -169,12 +170,19 @@ func TestFaultOneRunPerFiring(t *testing.T) {
 			n.wait()
 		}
 		w.audit()
+		skews := 0
 		for _, n := range all {
 			for _, line := range append(n.log.lines, n.lines...) {
+				if strings.Contains(line, "clock differs from the store's") {
+					skews++
+				}
 				if strings.Contains(line, "SQLITE_BUSY") || strings.Contains(line, "is locked") || strings.Contains(strings.ToLower(line), "deadlock") {
 					w.Errorf("it reached the user: %s", line)
 				}
 			}
+		}
+		if skews < 2 {
+			w.Errorf("%d lines about a clock that is off, want one of two nodes at least", skews)
 		}
 		w.Logf("%d processes, %d runs", w.children, len(w.history()))
 	})

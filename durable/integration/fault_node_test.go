@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,10 +20,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/taskmanager-go/taskmanager"
 	"github.com/taskmanager-go/taskmanager/cronsched"
 	"github.com/taskmanager-go/taskmanager/durable"
 	"github.com/taskmanager-go/taskmanager/durable/sqlstore"
@@ -39,6 +42,7 @@ type nodeSpec struct {
 	Misfire     durable.Misfire `json:"-"`
 	Slots       int             // 0 is 10
 	Pool        int             // 0 is 4
+	Skew        time.Duration   // of the node's clock
 	Jobs        []jobSpec
 	Handlers    []string // more of them, of jobs that the node does not add
 	Call        []string // jobs to be triggered by hand after the start
@@ -346,6 +350,15 @@ func (n *nodeSpec) build(say func(format string, args ...any)) (s *durable.Sched
 		}
 		say("event %v %s %s", e.Kind, e.Job, e.Detail)
 	})
+	if n.Skew != 0 {
+		m, err := taskmanager.New(taskmanager.WithClock(skewedClock{clock.New(), n.Skew}), taskmanager.WithLogger(n.logger))
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		config.Manager = m
+		closePool := closeDB
+		closeDB = func() error { return errors.Join(m.Close(), closePool()) }
+	}
 	if s, err = durable.New(f, config); err != nil {
 		return nil, nil, nil, err
 	}
@@ -374,6 +387,16 @@ func (n *nodeSpec) build(say func(format string, args ...any)) (s *durable.Sched
 	}
 	return s, f, closeDB, nil
 }
+
+// A skewedClock is off, and goes as fast as the real one.
+type skewedClock struct {
+	clock.Clock
+	by time.Duration
+}
+
+func (c skewedClock) Now() time.Time                  { return c.Clock.Now().Add(c.by) }
+func (c skewedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (c skewedClock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
 // handler writes the journal, and does what its name says.
 func (n *nodeSpec) handler(name string, say func(string, ...any)) func(context.Context, durable.Run, struct{}) error {

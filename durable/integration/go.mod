@@ -8,6 +8,7 @@ replace github.com/taskmanager-go/taskmanager/durable/pgnotify => ../pgnotify
 
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
+	github.com/benbjohnson/clock v1.3.5
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/rs/zerolog v1.28.0
@@ -20,7 +21,6 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
-	github.com/benbjohnson/clock v1.3.5 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.1.2 // indirect
