@@ -53,8 +53,12 @@ func dropMark(mark uint64) {
 	marks.used[uint8(mark)] = false
 }
 
-// pumpMarked calls pumpLoop with the mark on the stack.
+// pumpMarked calls pumpLoop with the mark on the stack, if it is one.
 func (e *engine) pumpMarked(loop string, mark uint64) {
+	if mark&markBit == 0 { // the goroutine's id: here and identities find it anyway
+		e.pumpLoop(loop, mark)
+		return
+	}
 	markFuncs[mark>>4&15](e, loop, mark, 1)
 }
 

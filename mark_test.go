@@ -38,6 +38,13 @@ func TestEveryMarkIsReadOffTheStackItIsOn(t *testing.T) {
 	}
 }
 
+func TestAPumpWithoutAMarkIsKnownByItsGoroutinesIDAlone(t *testing.T) {
+	want := []uint64{goroutineID()}
+	if got, printed := markProbe(t, goroutineID()); !slices.Equal(got, want) || !slices.Equal(printed, want) {
+		t.Errorf("read %x, printed %x, want %x", got, printed, want)
+	}
+}
+
 func TestMarksOfRunsInsideRunsAreToldApart(t *testing.T) {
 	outer, inner := uint64(markBit|0xA7), uint64(markBit|0x3C)
 	want := []uint64{goroutineID(), inner, outer}
