@@ -3,8 +3,10 @@ package taskmanager_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -390,5 +392,40 @@ func TestAStepBackWhileAScheduleIsAskedHasItAskedAgain(t *testing.T) {
 				t.Errorf("the next run is in %v, want it at the noon before the one that was answered", in)
 			}
 		})
+	}
+}
+
+// A crossedClock only ever moves forward, and has readers overtake each other between
+// their look at it and their return.
+type crossedClock struct {
+	*clock.Mock
+	start time.Time
+	looks atomic.Int64
+}
+
+func (c *crossedClock) Now() time.Time {
+	now := c.start.Add(time.Duration(c.looks.Add(1)) * time.Microsecond)
+	runtime.Gosched()
+	return now
+}
+
+func TestReadersThatOvertakeEachOtherAreNoStepBack(t *testing.T) {
+	clk := &crossedClock{Mock: clock.NewMock(), start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	m := newManager(taskmanager.WithClock(clk))
+	defer m.Close()
+	hands := seam.HostOf(m).Now
+	wall, mono := hands()
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() {
+			for range 1000 {
+				hands()
+			}
+		})
+	}
+	readers.Wait()
+	wallLater, monoLater := hands()
+	if moved, want := time.Duration(monoLater-mono), wallLater.Sub(wall); moved != want {
+		t.Errorf("the monotonic hand has moved by %v, want %v as the wall clock has", moved, want)
 	}
 }

@@ -51,7 +51,9 @@ type clockSource struct {
 	clock    clock.Clock
 	twoHands bool
 
-	handMu sync.Mutex // guards the next two; leaf lock
+	// handMu guards the next two, and is held while the clock is read: else a reader
+	// that another has overtaken would look like a clock set back.
+	handMu sync.Mutex
 	base   time.Time  // the instant at which the monotonic hand was at 0
 	last   time.Time  // the latest reading
 
@@ -73,9 +75,9 @@ func newClockSource(c clock.Clock) *clockSource {
 // Now reads the clock. If it has been set back, which a Mock can be, the monotonic
 // hand goes on from where it was.
 func (s *clockSource) Now() (time.Time, int64) {
-	now := s.clock.Now()
 	s.handMu.Lock()
 	defer s.handMu.Unlock()
+	now := s.clock.Now()
 	if now.Before(s.last) {
 		s.base = s.base.Add(-s.last.Sub(now))
 	}
