@@ -66,12 +66,12 @@ func (t *Handle) Reschedule(interval time.Duration) error {
 // Errors as for TaskManager.Schedule: among them, FixedDelay has no meaning with a
 // Schedule. ErrStopped if the task is over, ErrClosed after Shutdown.
 func (t *Handle) RescheduleWith(schedule Schedule) error {
-	if err := checkSchedule(schedule); err != nil {
+	st, err := newSeat(schedule)
+	if err != nil {
 		return err
 	}
 	s := &taskSettings{RecurringOptions: t.Options()}
 	s.Immediately = false // it was for the grid before
-	st := newSeat(schedule)
 	if err := s.checkFor(st); err != nil {
 		return err
 	}

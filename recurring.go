@@ -90,11 +90,11 @@ func later(at int64, d time.Duration) int64 {
 func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...TaskOption) (*Handle, error) {
 	s, err := newTaskSettings(&m.defaults, opts)
 	defer settingsPool.Put(s)
-	err = errors.Join(checkTask(name, fn == nil), checkSchedule(schedule), err)
+	st, bad := newSeat(schedule)
+	err = errors.Join(checkTask(name, fn == nil), bad, err)
 	if err != nil {
 		return nil, err
 	}
-	st := newSeat(schedule)
 	if m.defaults.Immediately {
 		s.Immediately = false // a default of the manager's is for intervals
 	}
@@ -137,26 +137,18 @@ func (s *taskSettings) checkFor(st *seat) error {
 	return errors.Join(errs...)
 }
 
-func checkSchedule(schedule Schedule) (err error) {
+// newSeat asks the schedule, once, what it says of itself. What that panics with is an
+// error.
+func newSeat(schedule Schedule) (s *seat, err error) {
 	if schedule == nil {
-		return &OptionError{"schedule", nil, "must not be nil"}
+		return nil, &OptionError{"schedule", nil, "must not be nil"}
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %T panicked: %w", ErrSchedule, schedule, newPanicError(v))
+			s, err = nil, fmt.Errorf("%w: %T panicked: %w", ErrSchedule, schedule, newPanicError(v))
 		}
 	}()
-	newSeat(schedule)
-	if v, ok := schedule.(interface{ Validate() error }); ok {
-		if err := v.Validate(); err != nil {
-			return fmt.Errorf("%w: %w", &OptionError{"schedule", guardedText(schedule), "is not valid"}, err)
-		}
-	}
-	return nil
-}
-
-func newSeat(schedule Schedule) *seat {
-	s := &seat{schedule: schedule}
+	s = &seat{schedule: schedule}
 	if f, ok := schedule.(interface {
 		FixedDelay() (time.Duration, int, bool)
 	}); ok {
@@ -168,7 +160,12 @@ func newSeat(schedule Schedule) *seat {
 	if f, ok := schedule.(interface{ Manual() bool }); ok && f.Manual() {
 		s.manual, s.delay, s.runs = true, false, 0
 	}
-	return s
+	if v, ok := schedule.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return nil, fmt.Errorf("%w: %w", &OptionError{"schedule", guardedText(schedule), "is not valid"}, err)
+		}
+	}
+	return s, nil
 }
 
 // firstInstant asks a schedule for its first instant, on the caller's goroutine.

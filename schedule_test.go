@@ -359,3 +359,27 @@ func TestAFaultOfAScheduleStopsOnlyATaskThatHasItStill(t *testing.T) {
 		}
 	}
 }
+
+// moody says the first time what it is, and then panics.
+type moody struct {
+	everySecond
+	asked *int
+}
+
+func (s moody) Manual() bool {
+	if *s.asked++; *s.asked > 1 {
+		panic("asked again")
+	}
+	return false
+}
+
+func TestAScheduleIsAskedOnceWhatItIs(t *testing.T) {
+	w := newWorld(t)
+	h := w.schedule("a", moody{asked: new(int)}, nothing)
+	w.advance(time.Second)
+	if err := h.RescheduleWith(moody{asked: new(int)}); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(time.Second)
+	wantTicks(t, h, taskmanager.Ledger{Ran: 2})
+}
