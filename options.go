@@ -275,7 +275,9 @@ func WithTagLimit(tag string, n int) Option {
 }
 
 // WithDefaultTaskOptions applies opts to every task before the task's own; those that are
-// for intervals (WithJitter, WithImmediately, WithFixedDelay) not to tasks with a Schedule.
+// for intervals (WithJitter, WithImmediately, WithFixedDelay) not to tasks with a Schedule,
+// and those on runs that overlap (WithOverlap, WithNonReentrant) not to ones whose Schedule
+// is a fixed delay.
 // Default none.
 func WithDefaultTaskOptions(opts ...TaskOption) Option {
 	return optionFunc(func(s *settings) { s.defaults = append(s.defaults, opts...) })

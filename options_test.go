@@ -414,3 +414,31 @@ func FuzzOptions(f *testing.F) {
 		}
 	})
 }
+
+func TestAManagersDefaultsForIntervalsAreNoWishOfASchedule(t *testing.T) {
+	type opts = []taskmanager.TaskOption
+	delay := delaySchedule{time.Second, 0}
+	coalesce, overlapping := taskmanager.WithOverlap(taskmanager.Coalesce), taskmanager.WithNonReentrant(false)
+	for name, test := range map[string]struct {
+		defaults opts
+		schedule taskmanager.Schedule
+		own      opts
+		refused  []string
+	}{
+		"fixed delay, its own overlap":         {opts{taskmanager.WithFixedDelay()}, noon, opts{coalesce}, nil},
+		"fixed delay, runs that overlap":       {opts{taskmanager.WithFixedDelay()}, noon, opts{overlapping}, nil},
+		"overlap, a delay's":                   {opts{coalesce}, delay, nil, nil},
+		"runs that overlap, a delay's":         {opts{overlapping}, delay, nil, nil},
+		"immediately and its own":              {opts{taskmanager.WithImmediately()}, noon, opts{taskmanager.WithImmediately()}, []string{"Immediately"}},
+		"fixed delay and its own":              {opts{taskmanager.WithFixedDelay()}, noon, opts{taskmanager.WithFixedDelay()}, []string{"FixedDelay"}},
+		"overlap and a delay's own":            {opts{coalesce}, delay, opts{coalesce}, []string{"Overlap"}},
+		"runs that overlap, and a delay's own": {opts{overlapping}, delay, opts{overlapping}, []string{"NonReentrant"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := tasktest.New(t, taskmanager.WithDefaultTaskOptions(test.defaults...))
+			if _, err := m.Schedule("a", test.schedule, nothing, test.own...); !slices.Equal(refused(err), test.refused) {
+				t.Errorf("Schedule = %v, want %q refused", err, test.refused)
+			}
+		})
+	}
+}

@@ -88,18 +88,13 @@ func later(at int64, d time.Duration) int64 {
 // whose Next panics is refused here. A schedule without an instant to come (a date that
 // does not exist, a time that is over) is no error: its task is complete at once.
 func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...TaskOption) (*Handle, error) {
-	s, err := newTaskSettings(&m.defaults, opts)
-	defer settingsPool.Put(s)
 	st, bad := newSeat(schedule)
+	defaults := m.defaults.forSeat(st)
+	s, err := newTaskSettings(&defaults, opts)
+	defer settingsPool.Put(s)
 	err = errors.Join(checkTask(name, fn == nil), bad, err)
 	if err != nil {
 		return nil, err
-	}
-	if m.defaults.Immediately {
-		s.Immediately = false // a default of the manager's is for intervals
-	}
-	if m.defaults.FixedDelay {
-		s.FixedDelay = false
 	}
 	if err := s.checkFor(st); err != nil {
 		return nil, err
@@ -117,6 +112,16 @@ func (m *TaskManager) Schedule(name string, schedule Schedule, fn Func, opts ...
 	t := &task{name: name, fn: fn, single: true, origin: never, next: 1}
 	t.x().seat, t.extra.maxRuns = st, st.runs
 	return m.schedule(t, s, first{answer: next})
+}
+
+// forSeat returns a manager's defaults without those that have no meaning with the
+// schedule: a default is not a wish, so it is not refused. st may be nil.
+func (s taskSettings) forSeat(st *seat) taskSettings {
+	s.Immediately, s.FixedDelay = false, false
+	if st != nil && st.delay {
+		s.NonReentrant, s.Overlap = true, OverlapPolicy{}
+	}
+	return s
 }
 
 // checkFor refuses options that have no meaning with the schedule.
