@@ -332,12 +332,10 @@ func (e *engine) pumping() bool { return len(e.due) > 0 }
 func (e *engine) rearm(now int64, more bool) {
 	e.due = e.due[:0]
 	when, soon := e.wheel.wake(), now+rescueAfter
-	if e.rescue = more || e.batches.pending() && when > soon; e.rescue {
+	if e.rescue = more || e.batches.pending() && max(when, e.woken+e.slack) > soon; e.rescue {
 		when = soon
 	}
-	if when != e.armed {
-		e.arm(when, now)
-	}
+	e.arm(when, now)
 }
 
 // armAnew arms the timer by the time there is now.

@@ -251,6 +251,33 @@ func TestAStuckTaskHoldsUpNobodyInItsOwnBatch(t *testing.T) {
 	<-first
 }
 
+func TestTimerSlackDelaysNoRescue(t *testing.T) {
+	clk := newHandClock()
+	m := newManager(clk.option(), taskmanager.WithTimerSlack(time.Second))
+	defer m.Close()
+	stuck, release := make(chan struct{}), make(chan struct{})
+	must(m.ScheduleRecurring("stuck", time.Minute, func(context.Context) error {
+		close(stuck)
+		<-release
+		return nil
+	}, taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1)))
+	beside := must(m.ScheduleRecurring("beside", time.Minute, nothing, taskmanager.WithJitter(0)))
+	must(m.ScheduleRecurring("next", time.Minute+200*time.Microsecond, nothing, taskmanager.WithJitter(0)))
+	clk.move(time.Duration(clk.armed() - clk.Mono()))
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		clk.ring()
+	}()
+	<-stuck
+	clk.run(2 * time.Millisecond)
+	if got := beside.Successes(); got != 1 {
+		t.Errorf("%d runs two milliseconds after the instant, beside a stuck one; want 1", got)
+	}
+	close(release)
+	<-first
+}
+
 func TestAStuckTaskChangesNoLatenessOfTenThousand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(taskmanager.New())
