@@ -9,9 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/taskmanager-go/taskmanager"
 	"github.com/taskmanager-go/taskmanager/internal/seam"
@@ -393,6 +395,54 @@ func TestAStepBackWhileAScheduleIsAskedHasItAskedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestOnAMockWhatIsDueAtOnceWaitsForNoMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(taskmanager.WithClock(clock.NewMock()))
+		defer m.Close()
+		h := must(m.ScheduleRecurring("a", time.Hour, nothing, taskmanager.WithImmediately(), taskmanager.WithJitter(0)))
+		synctest.Wait()
+		if got := h.Successes(); got != 1 {
+			t.Errorf("%d runs, want 1", got)
+		}
+		served := false
+		seam.HostOf(m).Go(func() { served = true })
+		synctest.Wait()
+		if !served {
+			t.Error("what is to start at once has not")
+		}
+	})
+}
+
+// slowPolicy is a policy that takes until the channel is closed.
+type slowPolicy chan struct{}
+
+func (slowPolicy) Reset() {}
+func (p slowPolicy) NextBackOff() time.Duration {
+	<-p
+	return time.Second
+}
+
+func TestAMockThatMovesWhileARunEndsPutsOffNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mock := clock.NewMock()
+		m := newManager(taskmanager.WithClock(mock), taskmanager.WithLogger(silent))
+		defer m.Close()
+		policy := make(slowPolicy)
+		h := must(m.ScheduleRecurring("a", time.Second, fails, taskmanager.WithJitter(0),
+			taskmanager.WithBackoff(func() backoff.BackOff { return policy })))
+		mock.Add(time.Second) // the run's end, and so the next begins at 2 s
+		synctest.Wait()
+		mock.Add(500 * time.Millisecond)
+		close(policy)
+		synctest.Wait()
+		mock.Add(500 * time.Millisecond)
+		synctest.Wait()
+		if got := h.Failures(); got != 2 {
+			t.Errorf("%d runs at the end of the delay, want 2", got)
+		}
+	})
 }
 
 // A crossedClock only ever moves forward, and has readers overtake each other between

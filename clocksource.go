@@ -54,8 +54,8 @@ type clockSource struct {
 	// handMu guards the next two, and is held while the clock is read: else a reader
 	// that another has overtaken would look like a clock set back.
 	handMu sync.Mutex
-	base   time.Time  // the instant at which the monotonic hand was at 0
-	last   time.Time  // the latest reading
+	base   time.Time // the instant at which the monotonic hand was at 0
+	last   time.Time // the latest reading
 
 	mu      sync.Mutex
 	quiet   *sync.Cond // one of the following has changed
@@ -93,11 +93,7 @@ func (s *clockSource) Mono() int64 {
 func (s *clockSource) TwoHands() bool { return s.twoHands }
 
 func (s *clockSource) NewTimer(f func()) seam.Timer {
-	return &clockTimer{source: s, f: func() {
-		s.change(&s.pumping, +1)
-		defer s.change(&s.pumping, -1)
-		f()
-	}}
+	return &clockTimer{source: s, f: f}
 }
 
 func (s *clockSource) change(counter *int, delta int) {
@@ -198,14 +194,35 @@ type clockTimer struct {
 	source *clockSource
 	f      func()
 	timer  *clock.Timer // nil until first armed. A timer is used by one goroutine at a time; the engine's under engine.mu
+	turn   sync.Mutex   // held while f runs: the Mock's calls, and our own, one by one
 }
 
+// call is what the clock calls.
+func (t *clockTimer) call() {
+	t.source.change(&t.source.pumping, +1)
+	t.called()
+}
+
+func (t *clockTimer) called() {
+	defer t.source.change(&t.source.pumping, -1)
+	t.turn.Lock()
+	defer t.turn.Unlock()
+	t.f()
+}
+
+// Reset does not leave to the clock what is due now: the Mock would come to that when
+// it moves the next time.
 func (t *clockTimer) Reset(d time.Duration) {
-	if t.timer == nil {
-		t.timer = t.source.clock.AfterFunc(d, t.f)
-		return
+	switch {
+	case d <= 0:
+		t.Stop()
+		t.source.change(&t.source.pumping, +1) // at once, so that Settled waits for it
+		go t.called()
+	case t.timer == nil:
+		t.timer = t.source.clock.AfterFunc(d, t.call)
+	default:
+		t.timer.Reset(d)
 	}
-	t.timer.Reset(d)
 }
 
 func (t *clockTimer) Stop() {

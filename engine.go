@@ -361,6 +361,23 @@ func (e *engine) arm(when, now int64) {
 		return
 	}
 	e.timer.Reset(time.Duration(max(0, when-now)))
+	if e.settler != nil {
+		e.armAgain(when, now)
+	}
+}
+
+// armAgain arms the timer by the time there is now, if the clock has been moved since
+// now: a Mock counts from where it is when the timer is armed. One that moves by itself
+// will have moved each time, so there is an end to it.
+func (e *engine) armAgain(when, now int64) {
+	for range 3 {
+		then := e.source.Mono()
+		if then == now || when <= now {
+			return
+		}
+		now = then
+		e.timer.Reset(time.Duration(max(0, when-now)))
+	}
 }
 
 // pumpExactly is the pump where time is a test's: each run has ended or parked

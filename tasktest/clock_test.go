@@ -184,6 +184,33 @@ func TestAdvanceMockIsExactAndOrdered(t *testing.T) {
 	tr.want(t, "2s b", "2s a", "3s c", "4s b", "4s a", "6s b", "6s a", "6s c")
 }
 
+func TestAdvanceMockSettlesWhatFallsDueAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mock := clock.NewMock()
+		m, err := taskmanager.New(taskmanager.WithClock(mock))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		tr := newTrace(mock.Now)
+		now := func(name string) {
+			schedule(t, m, name, time.Hour, func(context.Context) error { tr.add(name); return nil }, taskmanager.WithImmediately())
+		}
+		h := schedule(t, m, "by hand", time.Hour, func(context.Context) error {
+			time.Sleep(time.Second) // the Mock has arrived, and the others are awaited
+			now("by a run")
+			return nil
+		})
+		now("at first")
+		tasktest.AdvanceMock(t, m, mock, time.Second)
+		if err := h.RunNow(); err != nil {
+			t.Fatal(err)
+		}
+		tasktest.AdvanceMock(t, m, mock, 0)
+		tr.want(t, "0s at first", "1s by a run")
+	})
+}
+
 func TestThePlainMockLosesNoTick(t *testing.T) {
 	mock := clock.NewMock()
 	m, err := taskmanager.New(taskmanager.WithClock(mock))
