@@ -253,14 +253,20 @@ func (e *engine) spawnLocking(r *run) {
 	e.spawn(r)
 }
 
+// goRun is the goroutine of r, and of each run that has to follow.
 func (e *engine) goRun(r *run) {
-	defer e.ended()
-	e.runChain(r)
-}
-
-// runChain runs r, if there is one, and then each run that has to follow.
-func (e *engine) runChain(r *run) {
+	defer func() {
+		if v := recover(); v != nil {
+			e.surface("run", v)
+			go e.goRun(r) // if it had begun, it does not begin again
+			return
+		}
+		e.ended() // after a task's Goexit, too
+	}()
 	for goid := goroutineID(); r != nil; {
+		if e.fault != nil {
+			e.fault("run")
+		}
 		_, r = e.execute(r, goid, e.source.Mono())
 	}
 }

@@ -132,7 +132,7 @@ func (c *crowd) check(t *testing.T, f *fault, age time.Duration, more func(time.
 }
 
 func TestAFaultInALoopOfTheEngineIsSurfacedAndLosesNothing(t *testing.T) {
-	for loop, most := range map[string]int64{"pump": 15, "collect": 40, "drain": 1, "again": 1, "finish": 40} {
+	for loop, most := range map[string]int64{"pump": 15, "collect": 40, "drain": 1, "again": 1, "finish": 40, "run": 40, "answer": 2} {
 		for nth := int64(1); nth <= most; nth++ {
 			t.Run(fmt.Sprintf("%s %d", loop, nth), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestAFaultInALoopOfTheEngineIsSurfacedAndLosesNothing(t *testing.T) {
 }
 
 func TestAFaultInTheEngineOnTheFakeClockIsSurfacedAndLosesNothing(t *testing.T) {
-	for loop, most := range map[string]int64{"collect": 40, "finish": 40} {
+	for loop, most := range map[string]int64{"collect": 40, "finish": 40, "run": 40, "answer": 2} {
 		for nth := int64(1); nth <= most; nth++ {
 			t.Run(fmt.Sprintf("%s %d", loop, nth), func(t *testing.T) {
 				f := &fault{loop: loop, nth: nth}
@@ -172,5 +172,28 @@ func TestAFaultInTheEngineOnTheFakeClockIsSurfacedAndLosesNothing(t *testing.T) 
 				c.check(t, f, 2950*time.Millisecond, clk.Advance)
 			})
 		}
+	}
+}
+
+func TestAFaultAsATaskEndsKeepsNoOtherFromEnding(t *testing.T) {
+	f := &fault{loop: "depart", nth: 1}
+	m, clk := tasktest.New(t, taskmanager.WithLogger(silent), taskmanager.WithTagLimit("one", 1))
+	taskmanager.SetFault(m, f.strike)
+	one, noJitter := taskmanager.WithTag("one"), taskmanager.WithJitter(0)
+	must(m.ScheduleRecurring("hog", 500*time.Millisecond, func(ctx context.Context) error { return clk.Sleep(ctx, time.Minute) }, one, noJitter))
+	var all []*taskmanager.Handle
+	for i := range 3 { // their only tick is skipped, and so no run's end is theirs
+		all = append(all, must(m.ScheduleRecurring(fmt.Sprint(i), time.Second, nothing, one, noJitter,
+			taskmanager.WithSkipOverLimit(), taskmanager.WithEndAt(clk.Now().Add(time.Second)))))
+	}
+	clk.Advance(2 * time.Second)
+	states := map[taskmanager.State]int{}
+	for _, h := range all {
+		states[h.State()]++
+		h.Stop()
+		<-h.Done()
+	}
+	if panics := m.Totals().EnginePanics; panics != 1 || states[taskmanager.Complete] != 2 {
+		t.Errorf("%d panics, states %v; want 1, and 2 of 3 complete", panics, states)
 	}
 }

@@ -176,10 +176,32 @@ func (e *engine) askNext(t *task) {
 func (e *engine) answer(t *task, s *seat, turn uint64) {
 	defer e.ended()
 	defer func() {
-		if e.answered(t, s, turn) { // Next called Goexit
+		if v := recover(); v != nil {
+			e.surface("answer", v)
+			e.askAgain(t, s, turn)
+		} else if e.answered(t, s, turn) { // Next called Goexit
 			e.m.carryOut(s.fault(t, fmt.Errorf("%w: Next called runtime.Goexit", ErrSchedule)))
 		}
 	}()
+	if e.fault != nil {
+		e.fault("answer")
+	}
+	e.askAndSeat(t, s, turn)
+}
+
+// askAgain asks anew if a panic of our own has left the question open, or its answer
+// untaken.
+func (e *engine) askAgain(t *task, s *seat, turn uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.life == live && t.extra.seat == s && s.turn == turn && t.origin == never && !s.ended {
+		e.askNext(t)
+	}
+}
+
+func (e *engine) askAndSeat(t *task, s *seat, turn uint64) {
 	after, served, asked := e.askFrom(t, s)
 	next, ok, err := s.ask(after)
 	gap := false
@@ -261,19 +283,16 @@ func (e *engine) answered(t *task, s *seat, turn uint64) bool {
 // answers could be the same instant, before it was served and after.
 func (e *engine) seat(t *task, s *seat, turn uint64, a answer, noteGap func()) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.extra.seat == s && s.turn == turn && t.life == live {
 		if e.seatLocked(t, s, a) {
 			noteGap()
 		}
 		e.refile(t, e.source.Mono())
 	}
-	over := t.over()
-	t.mu.Unlock()
-	e.mu.Unlock()
-	if over {
-		e.m.end(t, complete, nil)
-	}
+	e.endIfOver(t)
 }
 
 // seatLocked does not take an answer if the wall clock has been set back since the

@@ -330,8 +330,21 @@ func (e *engine) endAside(d departure) {
 func (e *engine) depart() {
 	defer e.ended()
 	for d := e.nextDeparture(0); d.task != nil; d = e.nextDeparture(1) {
-		e.m.carryOut(d)
+		e.departOne(d)
 	}
+}
+
+// departOne does it, unless a panic of our own prevents that: the others are to end.
+func (e *engine) departOne(d departure) {
+	defer func() {
+		if v := recover(); v != nil {
+			e.surface("depart", v)
+		}
+	}()
+	if e.fault != nil {
+		e.fault("depart")
+	}
+	e.m.carryOut(d)
 }
 
 // nextDeparture takes off those that are done, and returns the first of the rest; no
