@@ -259,23 +259,40 @@ func (m *TaskManager) cancelLeft(s *shutdown) {
 // before they could be.
 func (s *shutdown) verdict(now int64) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.cancelled)+len(s.left) == 0 {
+	cancelled, left := s.cancelled, s.left
+	s.left = nil // whatever ends from now on has been abandoned
+	s.mu.Unlock()
+	if len(cancelled)+len(left) == 0 {
 		return nil
 	}
-	v := &ShutdownError{Cancelled: s.cancelled}
+	v := &ShutdownError{Cancelled: cancelled}
 	ids := map[uint64]bool{}
-	for r := range s.left { // still running: nobody writes to what is read here
-		ids[r.goid] = true
+	var goids []uint64 // of those abandoned
+	for r := range left {
+		since, goid := r.begun()
+		ids[goid] = goid != 0
+		goids = append(goids, goid)
+		v.Abandoned = append(v.Abandoned, RunInfo{Name: r.task.name, Age: time.Duration(now - since)})
 	}
 	if len(ids) > 0 {
 		where := stacks(ids)
-		for r := range s.left {
-			v.Abandoned = append(v.Abandoned, RunInfo{r.task.name, time.Duration(now - r.started), where[r.goid]})
+		for i, goid := range goids {
+			v.Abandoned[i].Stack = where[goid]
 		}
 	}
 	byName := func(a, b RunInfo) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(v.Cancelled, byName)
 	slices.SortFunc(v.Abandoned, byName)
 	return v
+}
+
+// begun is when the run began and the goroutine that it is on. RunOnce may be about to
+// begin one: then it is 0, since the call.
+func (r *run) begun() (since int64, goid uint64) {
+	r.task.mu.Lock()
+	defer r.task.mu.Unlock()
+	if r.stage == queued {
+		return r.due, 0
+	}
+	return r.started, r.goid
 }
