@@ -197,3 +197,33 @@ func TestAFaultAsATaskEndsKeepsNoOtherFromEnding(t *testing.T) {
 		t.Errorf("%d panics, states %v; want 1, and 2 of 3 complete", panics, states)
 	}
 }
+
+func TestAFaultAtTheEndOfTheLastRunEndsItsContextAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fault{loop: "finish", nth: 1}
+		m := newManager()
+		taskmanager.SetFault(m, f.strike)
+		var ctx context.Context
+		end := make(chan struct{})
+		must(m.ScheduleRecurring("a", time.Second, func(runs context.Context) error {
+			ctx = runs
+			<-end
+			return nil
+		}, taskmanager.WithJitter(0)))
+		time.Sleep(1500 * time.Millisecond)
+		closed := make(chan error, 1)
+		go func() { closed <- m.Shutdown(context.Background()) }()
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Errorf("the context has ended with %v while the run goes on", context.Cause(ctx))
+		}
+		close(end)
+		if err := <-closed; err != nil {
+			t.Errorf("Shutdown = %v", err)
+		}
+		synctest.Wait()
+		if cause := context.Cause(ctx); cause != taskmanager.ErrClosed {
+			t.Errorf("the context's cause is %v, want %v", cause, taskmanager.ErrClosed)
+		}
+	})
+}

@@ -167,11 +167,7 @@ func (e *engine) finish(r *run, started, end int64, err error, panicked bool) (f
 // forceFree is for a run whose end could not be accounted for as it should be.
 func (e *engine) forceFree(r *run, started, end int64, so progress) {
 	over, done := e.freeNow(r, end, &so)
-	if over {
-		e.m.end(r.task, complete, nil)
-	} else if done {
-		r.task.closeDone()
-	}
+	e.m.runEnded(r.task, over, done)
 	if so.awaited {
 		e.m.awaitedEnded(r, time.Duration(end-started))
 	}
@@ -185,7 +181,7 @@ func (e *engine) freeNow(r *run, end int64, so *progress) (over, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if so.freed {
-		return t.over(), t.life != live && !t.busy()
+		return t.overNow()
 	}
 	so.awaited = r.awaited
 	if r.ctx != nil {
@@ -200,7 +196,25 @@ func (e *engine) freeNow(r *run, end int64, so *progress) (over, done bool) {
 	e.leave(r)
 	e.armLimit(t)
 	e.refile(t, e.source.Mono())
-	return t.over(), t.life != live && !t.busy()
+	return t.overNow()
+}
+
+// overNow is asked at the end of a run: whether the task has nothing left to do, and
+// whether it is over and that was its last run.
+func (t *task) overNow() (over, done bool) {
+	if done = t.life != live && !t.busy(); done {
+		t.endShared()
+	}
+	return t.over(), done
+}
+
+// runEnded does what overNow finds left to do when the locks are released.
+func (m *TaskManager) runEnded(t *task, over, done bool) {
+	if over {
+		m.end(t, complete, nil)
+	} else if done {
+		t.closeDone()
+	}
 }
 
 func (e *engine) account(r *run, started, end int64, err error, panicked bool, so *progress) (follow *run) {
@@ -350,11 +364,7 @@ func (e *engine) finishOther(r *run, end int64, res result, so *progress) (follo
 	}
 	left := e.endRun(r, end, res, so)
 	m.events.health(t, left.change, res)
-	if left.over {
-		m.end(t, complete, nil)
-	} else if left.done {
-		t.closeDone()
-	}
+	m.runEnded(t, left.over, left.done)
 	if so.awaited { // before the observer, which may take its time
 		so.awaited = false
 		m.awaitedEnded(r, res.lasted)
@@ -372,7 +382,7 @@ type ending struct {
 	change     health
 	news       delivery
 	follow     *run
-	over, done bool // the task has nothing left to do; is over, and this was its last run
+	over, done bool // as of overNow
 }
 
 func (e *engine) endRun(r *run, end int64, res result, so *progress) (left ending) {
@@ -395,10 +405,7 @@ func (e *engine) endRun(r *run, end int64, res result, so *progress) (left endin
 		left.follow = nil
 	}
 	e.refile(t, end)
-	left.over = t.over()
-	if left.done = t.life != live && !t.busy(); left.done {
-		t.endShared()
-	}
+	left.over, left.done = t.overNow()
 	return left
 }
 
