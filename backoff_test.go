@@ -307,3 +307,24 @@ func TestAPolicyThatCallsGoexitHarmsNeitherTicksNorLimits(t *testing.T) {
 		t.Error("Done is not closed")
 	}
 }
+
+// policyFunc is a policy that asks the function.
+type policyFunc func() time.Duration
+
+func (p policyFunc) NextBackOff() time.Duration { return p() }
+func (p policyFunc) Reset()                     {}
+
+func TestThePolicysTimeIsNoneOfTheNextRunsOfItsBatch(t *testing.T) {
+	clk := newHandClock()
+	m := newManager(clk.option())
+	defer m.Close()
+	slow := policyFunc(func() time.Duration { clk.move(time.Second); return 0 })
+	noJitter := taskmanager.WithJitter(0)
+	must(m.ScheduleRecurring("failing", time.Minute, fails, noJitter, taskmanager.WithBackoff(func() backoff.BackOff { return slow })))
+	h := must(m.ScheduleRecurring("next", time.Minute, nothing, noJitter, taskmanager.WithExecutionTimeout(500*time.Millisecond)))
+	clk.move(time.Duration(clk.armed() - clk.Mono()))
+	clk.ring()
+	if s := h.Snapshot(); s.LastError != nil || s.LastDuration != 0 || s.Lateness.Max < time.Second {
+		t.Errorf("it took %v, began %v late and ended with %v; want 0, a second, nil", s.LastDuration, s.Lateness.Max, s.LastError)
+	}
+}

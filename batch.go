@@ -109,7 +109,7 @@ func (e *engine) escalate(b *batch) {
 }
 
 // work takes runs off b until there are none. The time at the end of a run is that
-// of the next one's start: the clock is read once a run.
+// of the next one's start, as a rule: the clock is read once a run.
 func (e *engine) work(b *batch, goid uint64) {
 	for at := e.source.Mono(); ; {
 		i := int(b.taken.Add(1)) - 1
@@ -119,9 +119,6 @@ func (e *engine) work(b *batch, goid uint64) {
 		var follow *run
 		if at, follow = e.execute(b.runs[i], goid, at); follow != nil {
 			e.spawnLocking(follow)
-		}
-		if e.m.observer != nil {
-			at = e.source.Mono() // it may have taken its time
 		}
 	}
 }

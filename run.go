@@ -19,9 +19,9 @@ const (
 )
 
 // execute does a queued run on the calling goroutine, whose id or mark is goid, and
-// returns the time at its end. at is the time now. More than one goroutine may
-// hold r for a while (a batch from which it was taken by Pause, then queued
-// again): only the first finds it queued.
+// returns the time at its end, or after what user code was called then. at is the time
+// now. More than one goroutine may hold r for a while (a batch from which it was taken
+// by Pause, then queued again): only the first finds it queued.
 func (e *engine) execute(r *run, goid uint64, at int64) (end int64, follow *run) {
 	if !e.begin(r, goid, at) {
 		return at, nil
@@ -32,7 +32,11 @@ func (e *engine) execute(r *run, goid uint64, at int64) (end int64, follow *run)
 		return e.source.Mono(), nil
 	}
 	end = e.source.Mono()
-	return end, e.finish(r, at, end, err, call.panicked)
+	follow, brief := e.finish(r, at, end, err, call.panicked)
+	if !brief {
+		end = e.source.Mono()
+	}
+	return end, follow
 }
 
 // begin takes r from queued to running, if it still is queued.
@@ -80,7 +84,7 @@ func (c *call) do() (err error) {
 		// functions, so the run has to be finished here.
 		c.over = true
 		e := c.engine
-		if r := e.finish(c.run, c.started, e.source.Mono(), ErrGoexit, false); r != nil {
+		if r, _ := e.finish(c.run, c.started, e.source.Mono(), ErrGoexit, false); r != nil {
 			e.spawnLocking(r)
 		}
 	}()
@@ -146,8 +150,9 @@ type progress struct {
 }
 
 // finish accounts for a run that has ended, and returns the run that has to
-// follow it at once, if there is one.
-func (e *engine) finish(r *run, started, end int64, err error, panicked bool) (follow *run) {
+// follow it at once, if there is one. brief tells that no user code (a policy, an
+// error, an observer) can have taken its time.
+func (e *engine) finish(r *run, started, end int64, err error, panicked bool) (follow *run, brief bool) {
 	clean := false
 	var so progress
 	defer func() {
@@ -159,9 +164,9 @@ func (e *engine) finish(r *run, started, end int64, err error, panicked bool) (f
 		} // else an error, a policy or an observer of the user's called Goexit
 		e.forceFree(r, started, end, so)
 	}()
-	follow = e.account(r, started, end, err, panicked, &so)
+	follow, brief = e.account(r, started, end, err, panicked, &so)
 	clean = true
-	return follow
+	return follow, brief
 }
 
 // forceFree is for a run whose end could not be accounted for as it should be.
@@ -217,7 +222,7 @@ func (m *TaskManager) runEnded(t *task, over, done bool) {
 	}
 }
 
-func (e *engine) account(r *run, started, end int64, err error, panicked bool, so *progress) (follow *run) {
+func (e *engine) account(r *run, started, end int64, err error, panicked bool, so *progress) (follow *run, brief bool) {
 	if e.fault != nil {
 		e.fault("finish")
 	}
@@ -228,12 +233,12 @@ func (e *engine) account(r *run, started, end int64, err error, panicked bool, s
 	switch res.outcome {
 	case succeeded:
 		if e.finishWell(r, res, so) {
-			return nil
+			return nil, e.m.observer == nil
 		}
 	case failed:
 		e.backOff(r.task, end, err)
 	}
-	return e.finishOther(r, end, res, so)
+	return e.finishOther(r, end, res, so), false
 }
 
 // finishWell ends a run that succeeded, if that is all there is to do: what nearly
