@@ -328,3 +328,18 @@ func TestThePolicysTimeIsNoneOfTheNextRunsOfItsBatch(t *testing.T) {
 		t.Errorf("it took %v, began %v late and ended with %v; want 0, a second, nil", s.LastDuration, s.Lateness.Max, s.LastError)
 	}
 }
+
+func TestAPolicyThatPanicsEndsItsTaskInOneLineOfWords(t *testing.T) {
+	w := newWorld(t)
+	asked := policyFunc(func() time.Duration { panic("ouch") })
+	h := w.every("a", time.Second, func(context.Context) error { return errBoom }, taskmanager.WithBackoff(func() backoff.BackOff { return asked }))
+	w.advance(time.Second)
+	err := h.Err()
+	var p *taskmanager.PanicError
+	if !errors.Is(err, taskmanager.ErrBackoffStop) || !errors.Is(err, errBoom) || !errors.As(err, &p) || p.Value != "ouch" {
+		t.Errorf("Err = %v, want the policy's end, its panic and the run's error in it", err)
+	}
+	if want := "taskmanager: task stopped: taskmanager: backoff policy gave up: it panicked: taskmanager: panic: ouch: boom"; err.Error() != want {
+		t.Errorf("Err = %q, want %q", err, want)
+	}
+}

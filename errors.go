@@ -64,7 +64,8 @@ func (e *OptionError) Error() string {
 // Is makes errors.Is(err, ErrInvalidOption) true.
 func (e *OptionError) Is(target error) bool { return target == ErrInvalidOption }
 
-// A PanicError is the error of a run whose function panicked.
+// A PanicError is a panic of user code, as an error: of a task's function, a Schedule or
+// a backoff policy.
 type PanicError struct {
 	Value any    // what recover returned
 	Stack []byte // of the panicking goroutine, as runtime/debug.Stack gives it
@@ -72,7 +73,7 @@ type PanicError struct {
 
 func newPanicError(v any) *PanicError { return &PanicError{Value: v, Stack: debug.Stack()} }
 
-func (e *PanicError) Error() string { return "taskmanager: task panicked: " + guardedText(e.Value) }
+func (e *PanicError) Error() string { return "taskmanager: panic: " + guardedText(e.Value) }
 
 // Unwrap returns the panic's value if it is an error.
 func (e *PanicError) Unwrap() error {

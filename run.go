@@ -2,7 +2,6 @@ package taskmanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -345,7 +344,7 @@ func (t *task) askPolicy(newPolicy func() backoff.BackOff) (delay time.Duration,
 	defer x.policyMu.Unlock()
 	defer func() {
 		if v := recover(); v != nil {
-			giveUp = errors.Join(ErrBackoffStop, newPanicError(v))
+			giveUp = fmt.Errorf("%w: it panicked: %w", ErrBackoffStop, newPanicError(v))
 		}
 	}()
 	if x.policy == nil {
