@@ -176,10 +176,11 @@
 // all tasks, [TaskManager.Handler] serves it as /debug/tasks, and
 // [TaskManager.Expvar] gives the totals to package expvar. An [Observer] is told
 // of every run and of every tick that did not become one; adapters to metrics and
-// tracing stand on it. The log (slog) has a line when a task begins to fail, when
-// it has recovered, when it is stopped for a reason, when a run is overdue, when the
-// wall clock was set, at the first panic of an Observer or log handler, if crypto/rand
-// fails, and at a fault of the engine; none for a tick.
+// tracing stand on it. The log (slog) has a line when a task begins to fail, when it
+// panics for the first time in a streak of failures, when it has recovered, when it is
+// stopped for a reason, when a run is overdue, when the wall clock was set, at the first
+// panic of an Observer or log handler, if crypto/rand fails, and at a fault of the
+// engine; none for a tick.
 //
 // # Concurrency
 //

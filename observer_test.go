@@ -244,6 +244,24 @@ func TestHealthIsLoggedOnceForEachChange(t *testing.T) {
 	w.wantLog(t, "WARN task failing a", "INFO task recovered a", "ERROR task panicked a", "INFO task recovered a")
 }
 
+func TestTheFirstPanicOfEachStreakOfFailuresIsLogged(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	ends := []string{"error", "panic", "error", "panic", "", "panic", "error", "panic", ""}
+	w.every("a", time.Second, func(context.Context) error {
+		n++
+		switch ends[n-1] {
+		case "error":
+			return errBoom
+		case "panic":
+			panic("p")
+		}
+		return nil
+	}, taskmanager.WithBackoffCap(0), taskmanager.WithMaxRuns(uint64(len(ends))))
+	w.advance(20 * time.Second)
+	w.wantLog(t, "WARN task failing a", "ERROR task panicked a", "INFO task recovered a", "ERROR task panicked a", "INFO task recovered a")
+}
+
 func TestAnObserverMayCallTheManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *taskmanager.TaskManager

@@ -229,8 +229,8 @@ func WithClock(c clock.Clock) Option {
 	return optionFunc(func(s *settings) { s.clock = c })
 }
 
-// WithLogger sets where changes of health are logged, one line each. Default
-// slog.Default(). For silence: slog.New(slog.DiscardHandler).
+// WithLogger sets where changes of health are logged, one line each, among them the
+// first panic of each streak of failures. Default slog.Default(). For silence: slog.New(slog.DiscardHandler).
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(s *settings) { s.logger = l })
 }

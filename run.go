@@ -468,6 +468,7 @@ func (t *task) book(res result, end int64) health {
 	case succeeded:
 		t.successes++
 		x.streak = 0 // the floor stays: it binds whatever overlapping runs do
+		x.panicked = false
 		if x.unwell {
 			x.unwell = false
 			return healthRecovered
@@ -481,11 +482,14 @@ func (t *task) book(res result, end int64) health {
 	if res.timedOut {
 		x.counts.timeouts++
 	}
+	first := !x.unwell && x.streak >= t.conf.opts.FailuresBeforeBackoff // fewer were to be expected
 	if res.panicked {
 		x.counts.panics++
+		first = !x.panicked // whatever is known of it already
+		x.panicked = true
 	}
-	if x.unwell || !res.panicked && x.streak < t.conf.opts.FailuresBeforeBackoff {
-		return healthSame // known already, or no more than was to be expected
+	if !first {
+		return healthSame
 	}
 	x.unwell = true
 	return healthFailing

@@ -158,6 +158,7 @@ type extra struct {
 	lastErr   error
 	lastErrAt int64
 	unwell    bool // a failure has been logged and no recovery yet
+	panicked  bool // and since the last success a panic
 	observing bool // the observer is being told of a run's end
 
 	limit  node   // the earliest end of a run's time; guarded by engine.mu
