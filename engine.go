@@ -224,7 +224,7 @@ func (e *engine) fire(n *node, now int64) *run {
 	t := n.task
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.extra != nil && t.extra.seat != nil {
+	if t.seatOf() != nil {
 		e.fireSeated(t, now)
 		return nil
 	}

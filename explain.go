@@ -111,9 +111,7 @@ func (t *task) posture() *posture {
 	if t.floor() > now {
 		p.floor = t.floor()
 	}
-	if t.holding() {
-		p.held = uint64(t.extra.held.n)
-	}
+	p.held = uint64(t.heldCount())
 	if p.free = p.left; p.floor == 0 { // else the one that backoff holds is listed
 		p.free -= min(p.left, t.runsHeld(int64(p.held)))
 	}
@@ -188,7 +186,7 @@ func (t *task) gridAhead(now int64) (list []gridTick, ends bool) {
 		}
 		k = last + 1
 	} else if t.holding() {
-		n -= min(n, t.runsHeld(t.extra.held.n))
+		n -= min(n, t.runsHeld(t.heldCount()))
 	}
 	for n = min(n, upcomingCount); uint64(len(list)) < n; k++ {
 		when := t.at(k)

@@ -220,13 +220,6 @@ func (t *task) runOn(ids []uint64) (found *run) {
 	return found
 }
 
-func (t *task) seatOf() *seat {
-	if t.extra == nil {
-		return nil
-	}
-	return t.extra.seat
-}
-
 // Name is the task's name.
 func (t *Handle) Name() string { return t.name }
 

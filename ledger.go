@@ -68,9 +68,7 @@ func (t *task) ledger() Ledger {
 			l.Pending++
 		}
 	})
-	if t.extra != nil {
-		l.Pending += uint64(t.extra.held.n)
-	}
+	l.Pending += uint64(t.heldCount())
 	return l
 }
 
@@ -152,10 +150,7 @@ func (t *task) decide(now int64) *run {
 		}
 	}
 	n, last, due := t.takeDue(now)
-	held := int64(0)
-	if t.extra != nil {
-		held = t.extra.held.n
-	}
+	held := t.heldCount()
 	switch {
 	case n+held == 0:
 		return nil

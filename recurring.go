@@ -228,7 +228,7 @@ func (m *TaskManager) schedule(t *task, s *taskSettings, f first) (*Handle, erro
 		m.mu.Unlock()
 		return nil, fmt.Errorf("%w: %q", ErrDuplicateName, t.name)
 	}
-	seated := t.extra != nil && t.extra.seat != nil
+	seated := t.seatOf() != nil
 	if seated {
 		t.mu.Lock() // it may be asked for its next instant already
 	}

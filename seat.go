@@ -70,6 +70,14 @@ type seat struct {
 	place int // index in clockWatch.tasks; guarded by engine.mu
 }
 
+// seatOf is the task's seat, nil if it has none.
+func (t *task) seatOf() *seat {
+	if t.extra == nil {
+		return nil
+	}
+	return t.extra.seat
+}
+
 // ask calls the user's Next.
 func (s *seat) ask(after time.Time) (next time.Time, ok bool, err error) {
 	defer func() {
@@ -110,7 +118,8 @@ func (t *task) unseated() bool {
 
 // delayed tells whether the next tick counts from the end of the run before.
 func (t *task) delayed() bool {
-	return t.single && (t.extra == nil || t.extra.seat == nil || t.extra.seat.delay)
+	s := t.seatOf()
+	return t.single && (s == nil || s.delay)
 }
 
 // forgetDue leaves a delayed task without a next tick.
@@ -123,7 +132,7 @@ func (t *task) forgetDue() {
 
 // dueAfter sets the next tick of a delayed task from the end of a run.
 func (t *task) dueAfter(end int64) {
-	if t.extra == nil || t.extra.seat == nil {
+	if t.seatOf() == nil {
 		t.origin = later(end, time.Duration(t.interval))
 		return
 	}

@@ -289,11 +289,19 @@ func (t *task) floor() int64 {
 }
 
 // holding tells whether ticks are held, by backoff or for the end of a run.
-func (t *task) holding() bool { return t.extra != nil && t.extra.held.n > 0 }
+func (t *task) holding() bool { return t.heldCount() > 0 }
+
+func (t *task) heldCount() int64 {
+	if t.extra == nil {
+		return 0
+	}
+	return t.extra.held.n
+}
 
 // asking tells whether the task's Schedule is being asked for the next instant.
 func (t *task) asking() bool {
-	return t.extra != nil && t.extra.seat != nil && t.extra.seat.asking
+	s := t.seatOf()
+	return s != nil && s.asking
 }
 
 // blocked tells whether a run keeps a tick from starting another: one that goes on,

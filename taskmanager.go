@@ -428,7 +428,8 @@ func (t *task) signalDone() {
 
 // followsWall tells whether the task has a schedule on the wall clock.
 func (t *task) followsWall() bool {
-	return t.extra != nil && t.extra.seat != nil && !t.extra.seat.delay && !t.extra.seat.manual
+	s := t.seatOf()
+	return s != nil && !s.delay && !s.manual
 }
 
 func init() {
