@@ -22,7 +22,7 @@ func (t *Handle) Explain() string {
 	p := t.posture()
 	p.snap.Schedule = scheduleText(p.seat, p.interval)
 	var b strings.Builder
-	fmt.Fprintf(&b, "task %q, %s: %s\n", p.snap.Name, oneLine(p.snap.Schedule, 200), stateCell(&p.snap, p.wall))
+	fmt.Fprintf(&b, "task %q, %s: %s\n", p.snap.Name, oneLine(p.snap.Schedule, 200), stateCell(&p.snap, p.now.wall))
 	for _, sentence := range p.sentences() {
 		b.WriteString(sentence)
 		b.WriteByte('\n')
@@ -32,7 +32,7 @@ func (t *Handle) Explain() string {
 		b.WriteString("next instants:\n")
 	}
 	for _, in := range list {
-		fmt.Fprintf(&b, "  %s, %s%s\n", instantText(in.when), relative(in.when.Sub(p.wall)), in.note)
+		fmt.Fprintf(&b, "  %s, %s%s\n", instantText(in.when), relative(in.when.Sub(p.now.wall)), in.note)
 	}
 	if then != "" {
 		b.WriteString(then)
@@ -44,8 +44,7 @@ func (t *Handle) Explain() string {
 // A posture is what Explain has to know of a task, taken under its locks so that
 // the words can be found, and user code called, without them.
 type posture struct {
-	wall time.Time
-	now  int64
+	now  hands
 	snap Snapshot // without its schedule's text
 
 	life     life
@@ -95,13 +94,13 @@ type gridTick struct {
 // posture takes the picture. It calls no user code.
 func (t *task) posture() *posture {
 	e := t.conf.m.engine
-	wall, now := e.source.Now()
-	p := &posture{wall: wall.Round(0), now: now}
+	p := &posture{now: e.hands()}
+	now := p.now.mono
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p.snap = t.snapshotLocked(now, p.at)
+	p.snap = t.snapshotLocked(p.now)
 
 	opts := &t.conf.opts
 	p.life, p.paused, p.busy = t.life, t.paused, t.busy()
@@ -198,20 +197,12 @@ func (t *task) gridAhead(now int64) (list []gridTick, ends bool) {
 	return list, false
 }
 
-// at is the wall clock's instant for one of the monotonic hand.
-func (p *posture) at(mono int64) time.Time {
-	if mono == 0 || mono == never {
-		return time.Time{}
-	}
-	return p.wall.Add(time.Duration(mono - p.now))
-}
-
 // delayed tells whether the next tick counts from the end of the run before.
 func (p *posture) delayed() bool { return p.single && (p.seat == nil || p.seat.delay) }
 
 // instant says when something is, or was, on the monotonic hand.
 func (p *posture) instant(mono int64) string {
-	return instantText(p.at(mono)) + " (" + relative(time.Duration(mono-p.now)) + ")"
+	return instantText(p.now.at(mono)) + " (" + relative(time.Duration(mono-p.now.mono)) + ")"
 }
 
 // sentences say why the task is not running.
@@ -251,7 +242,7 @@ func (p *posture) sentences() (list []string) {
 }
 
 func (p *posture) whileRunning() (list []string) {
-	r, now := p.oldest, p.now
+	r, now := p.oldest, p.now.mono
 	serves := fmt.Sprintf("for tick %d", r.index)
 	if r.index < 0 {
 		serves = "by RunNow"
@@ -356,7 +347,7 @@ func (p *posture) reason() (text string) {
 			text = " (asked for the reason, it panicked)"
 		}
 	}()
-	if text = s.Reason(p.wall); text != "" {
+	if text = s.Reason(p.now.wall); text != "" {
 		text = ": " + oneLine(text, 200)
 	}
 	return text
@@ -393,10 +384,10 @@ func (p *posture) gridInstants() (list []instant, then string) {
 		if g.held {
 			note += ", held by backoff"
 		}
-		list = append(list, instant{p.at(g.when), note})
+		list = append(list, instant{p.now.at(g.when), note})
 	}
 	if p.ends && p.endAt != never {
-		then = "no tick is due after " + instantText(p.at(p.endAt))
+		then = "no tick is due after " + instantText(p.now.at(p.endAt))
 	}
 	return list, then
 }
@@ -410,9 +401,9 @@ func (p *posture) delayedAhead() (list []instant, then string) {
 	switch {
 	case p.busy && p.paused:
 		return nil, after + "the end of this run or Resume, whichever is later"
-	case p.busy && p.now >= p.begins:
+	case p.busy && p.now.mono >= p.begins:
 		return nil, after + "the end of this run"
-	case p.paused && (p.first == never || p.first <= p.now):
+	case p.paused && (p.first == never || p.first <= p.now.mono):
 		return nil, after + "Resume"
 	}
 	first := max(p.first, p.floor)
@@ -425,21 +416,21 @@ func (p *posture) delayedAhead() (list []instant, then string) {
 	if p.left > 1 {
 		then = "each later one counts from the end of the run before it"
 	}
-	return []instant{{p.at(first), ""}}, then
+	return []instant{{p.now.at(first), ""}}, then
 }
 
 // seatedAhead is upcoming for a schedule on the wall clock: it asks it.
 func (p *posture) seatedAhead() (list []instant, then string) {
 	n := int(min(p.free, upcomingCount))
 	shift := p.seat.shift
-	end := p.at(p.endAt)
-	from := p.wall // what comes after it is next
+	end := p.now.at(p.endAt)
+	from := p.now.wall // what comes after it is next
 	known := p.seated
-	switch floor := p.at(p.floor); {
+	switch floor := p.now.at(p.floor); {
 	case p.floor > 0 && (p.held > 0 || !known.IsZero() && !known.After(floor)):
 		list = append(list, instant{floor, ", held by backoff"})
 		from, known = floor, time.Time{}
-	case known.After(p.wall):
+	case known.After(p.now.wall):
 	default: // taken already, by a pause, or by a run that is about to start
 		known = time.Time{}
 	}

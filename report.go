@@ -131,21 +131,15 @@ type row struct {
 
 // report makes a report of what q selects.
 func (m *TaskManager) report(q selection) Report {
-	wall, now := m.engine.source.Now()
-	r := Report{At: wall.Round(0), Totals: m.Totals(), Tasks: []Snapshot{}}
-	at := func(mono int64) time.Time {
-		if mono == 0 || mono == never {
-			return time.Time{}
-		}
-		return wall.Add(time.Duration(mono - now)).Round(0)
-	}
+	now := m.engine.hands()
+	r := Report{At: now.wall, Totals: m.Totals(), Tasks: []Snapshot{}}
 	// Name and tag can be had without the task's lock, and so in no time.
 	static := q.column.static && q.state == nil
 	look := func(row *row) {
 		t := row.task
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		row.snap = t.snapshotLocked(now, at)
+		row.snap = t.snapshotLocked(now)
 		row.seat, row.interval = t.seatOf(), t.interval
 	}
 	m.mu.Lock()

@@ -250,6 +250,15 @@ func (e *engine) hands() hands {
 	return hands{wall.Round(0), mono}
 }
 
+// at is the wall clock's instant for another one of the monotonic hand, by the distance
+// that the two have; the zero Time if that is none.
+func (h hands) at(mono int64) time.Time {
+	if mono == 0 || mono == never {
+		return time.Time{}
+	}
+	return h.wall.Add(time.Duration(mono - h.mono))
+}
+
 // wentBack tells whether the wall clock has been set back since.
 func (h hands) wentBack(now hands) bool {
 	return now.wall.Sub(h.wall)-time.Duration(now.mono-h.mono) <= -leastDrift

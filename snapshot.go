@@ -87,16 +87,10 @@ func (t *Handle) Snapshot() Snapshot {
 
 // look is a Snapshot but for the text of its schedule.
 func (t *task) look() (s Snapshot, sched *seat, interval int64) {
-	wall, now := t.conf.m.engine.source.Now()
-	at := func(mono int64) time.Time {
-		if mono == 0 || mono == never {
-			return time.Time{}
-		}
-		return wall.Add(time.Duration(mono - now)).Round(0)
-	}
+	now := t.conf.m.engine.hands()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.snapshotLocked(now, at), t.seatOf(), t.interval
+	return t.snapshotLocked(now), t.seatOf(), t.interval
 }
 
 // glance is look for those who want one field.
@@ -105,13 +99,13 @@ func (t *task) glance() Snapshot {
 	return s
 }
 
-func (t *task) snapshotLocked(now int64, at func(int64) time.Time) Snapshot {
-	t.account(now)
+func (t *task) snapshotLocked(now hands) Snapshot {
+	t.account(now.mono)
 	c := t.counts()
 	s := Snapshot{
 		Name:         t.name,
 		Tag:          t.conf.opts.Tag,
-		State:        t.state(now),
+		State:        t.state(now.mono),
 		Runs:         t.starts(),
 		Successes:    t.successes,
 		Failures:     c.failures,
@@ -119,18 +113,18 @@ func (t *task) snapshotLocked(now int64, at func(int64) time.Time) Snapshot {
 		Timeouts:     c.timeouts,
 		Panics:       c.panics,
 		InFlight:     int(t.inFlight()),
-		Overdue:      t.overdue(now),
+		Overdue:      t.overdue(now.mono),
 		Ticks:        t.ledger(),
 		Gaps:         c.gaps,
-		LastRun:      at(t.lastStart()),
+		LastRun:      now.at(t.lastStart()),
 		LastDuration: t.lastLasted,
-		NextRun:      t.nextRun(now, at),
+		NextRun:      t.nextRun(now),
 		Err:          t.err(),
 	}
 	s.Lateness, s.Duration = t.profile.distributions(s.Successes + s.Failures + s.Cancelled)
 	if x := t.extra; x != nil {
 		s.ConsecutiveFailures = x.streak
-		s.LastError, s.LastErrorAt = x.lastErr, at(x.lastErrAt)
+		s.LastError, s.LastErrorAt = x.lastErr, now.at(x.lastErrAt)
 		if x.seat != nil {
 			s.GapFrom, s.GapTo = x.seat.gapFrom, x.seat.gapTo
 		}
@@ -173,10 +167,10 @@ func (t *task) overdue(now int64) (is bool) {
 
 // nextRun is nextStart on the wall clock, which has instants that the other hand cannot
 // count to.
-func (t *task) nextRun(now int64, at func(int64) time.Time) time.Time {
-	next := t.nextStart(now)
+func (t *task) nextRun(now hands) time.Time {
+	next := t.nextStart(now.mono)
 	if next < never-1 {
-		return at(next)
+		return now.at(next)
 	}
 	if s := t.seatOf(); next != never && s != nil {
 		return s.at.Add(s.shift)
