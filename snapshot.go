@@ -93,10 +93,14 @@ func (t *task) look() (s Snapshot, sched *seat, interval int64) {
 	return t.snapshotLocked(now), t.seatOf(), t.interval
 }
 
-// glance is look for those who want one field.
-func (t *task) glance() Snapshot {
-	s, _, _ := t.look()
-	return s
+// glance reads one thing of a task, which is cheap where a Snapshot, with its two
+// distributions, is not.
+func glance[T any](t *task, read func(t *task, now hands) T) T {
+	now := t.conf.m.engine.hands()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.account(now.mono)
+	return read(t, now)
 }
 
 func (t *task) snapshotLocked(now hands) Snapshot {
@@ -121,15 +125,28 @@ func (t *task) snapshotLocked(now hands) Snapshot {
 		NextRun:      t.nextRun(now),
 		Err:          t.err(),
 	}
-	s.Lateness, s.Duration = t.profile.distributions(s.Successes + s.Failures + s.Cancelled)
+	s.Lateness, s.Duration = t.distributions()
+	s.LastError, s.ConsecutiveFailures = t.troubles()
 	if x := t.extra; x != nil {
-		s.ConsecutiveFailures = x.streak
-		s.LastError, s.LastErrorAt = x.lastErr, now.at(x.lastErrAt)
+		s.LastErrorAt = now.at(x.lastErrAt)
 		if x.seat != nil {
 			s.GapFrom, s.GapTo = x.seat.gapFrom, x.seat.gapTo
 		}
 	}
 	return s
+}
+
+func (t *task) distributions() (lateness, duration Distribution) {
+	c := t.counts()
+	return t.profile.distributions(t.successes + c.failures + c.cancelled)
+}
+
+// troubles are the error of the last run that failed, and the failures in a row.
+func (t *task) troubles() (last error, streak int) {
+	if t.extra == nil {
+		return nil, 0
+	}
+	return t.extra.lastErr, t.extra.streak
 }
 
 // lastStart is the instant at which the last run began, 0 before the first.
@@ -227,7 +244,9 @@ func (e *stopError) Error() string   { return ErrStopped.Error() + ": " + guarde
 func (e *stopError) Unwrap() []error { return []error{ErrStopped, e.reason} }
 
 // State is where the task stands.
-func (t *Handle) State() State { return t.glance().State }
+func (t *Handle) State() State {
+	return glance(t, func(t *task, now hands) State { return t.state(now.mono) })
+}
 
 // IsRunning tells whether a run is in flight.
 func (t *Handle) IsRunning() bool {
@@ -238,40 +257,78 @@ func (t *Handle) IsRunning() bool {
 
 // NextRun is the instant of the next start, backoff included; the zero Time if
 // none is known.
-func (t *Handle) NextRun() time.Time { return t.glance().NextRun }
+func (t *Handle) NextRun() time.Time {
+	return glance(t, func(t *task, now hands) time.Time { return t.nextRun(now) })
+}
 
 // LastRun is the start of the last run, the zero Time before the first.
-func (t *Handle) LastRun() time.Time { return t.glance().LastRun }
+func (t *Handle) LastRun() time.Time {
+	return glance(t, func(t *task, now hands) time.Time { return now.at(t.lastStart()) })
+}
 
 // LastDuration is how long the last run took that has ended.
-func (t *Handle) LastDuration() time.Duration { return t.glance().LastDuration }
+func (t *Handle) LastDuration() time.Duration {
+	return glance(t, func(t *task, _ hands) time.Duration { return t.lastLasted })
+}
 
 // LastError is the error of the last run that failed, nil if none has.
-func (t *Handle) LastError() error { return t.glance().LastError }
+func (t *Handle) LastError() error {
+	return glance(t, func(t *task, _ hands) error {
+		last, _ := t.troubles()
+		return last
+	})
+}
 
 // TotalRuns is the number of runs that have started.
-func (t *Handle) TotalRuns() uint64 { return t.glance().Runs }
+func (t *Handle) TotalRuns() uint64 {
+	return glance(t, func(t *task, _ hands) uint64 { return t.starts() })
+}
 
 // Successes is the number of runs that returned nil in time.
-func (t *Handle) Successes() uint64 { return t.glance().Successes }
+func (t *Handle) Successes() uint64 {
+	return glance(t, func(t *task, _ hands) uint64 { return t.successes })
+}
 
 // Failures is the number of runs that failed; time-outs and panics are among them.
-func (t *Handle) Failures() uint64 { return t.glance().Failures }
+func (t *Handle) Failures() uint64 {
+	return glance(t, func(t *task, _ hands) uint64 { return t.counts().failures })
+}
 
 // Timeouts is the number of runs that outlived their ExecutionTimeout.
-func (t *Handle) Timeouts() uint64 { return t.glance().Timeouts }
+func (t *Handle) Timeouts() uint64 {
+	return glance(t, func(t *task, _ hands) uint64 { return t.counts().timeouts })
+}
 
 // Panics is the number of runs that panicked.
-func (t *Handle) Panics() uint64 { return t.glance().Panics }
+func (t *Handle) Panics() uint64 {
+	return glance(t, func(t *task, _ hands) uint64 { return t.counts().panics })
+}
 
 // ConsecutiveFailures is the number of failures since the last success.
-func (t *Handle) ConsecutiveFailures() int { return t.glance().ConsecutiveFailures }
+func (t *Handle) ConsecutiveFailures() int {
+	return glance(t, func(t *task, _ hands) int {
+		_, streak := t.troubles()
+		return streak
+	})
+}
 
 // Ticks is what became of the task's ticks so far.
-func (t *Handle) Ticks() Ledger { return t.glance().Ticks }
+func (t *Handle) Ticks() Ledger {
+	return glance(t, func(t *task, _ hands) Ledger { return t.ledger() })
+}
 
 // Lateness is the distribution of how late runs started.
-func (t *Handle) Lateness() Distribution { return t.glance().Lateness }
+func (t *Handle) Lateness() Distribution {
+	return glance(t, func(t *task, _ hands) Distribution {
+		lateness, _ := t.distributions()
+		return lateness
+	})
+}
 
 // Duration is the distribution of how long runs took.
-func (t *Handle) Duration() Distribution { return t.glance().Duration }
+func (t *Handle) Duration() Distribution {
+	return glance(t, func(t *task, _ hands) Distribution {
+		_, duration := t.distributions()
+		return duration
+	})
+}
