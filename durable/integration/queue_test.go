@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
 )
@@ -93,5 +95,34 @@ func TestAQueueGoesOnBehindWhatDoesNotRun(t *testing.T) {
 				t.Errorf("the last one has not run, states are %v", states(t, s, "a"))
 			})
 		}
+	}
+}
+
+// What the end of a run costs does not grow with the queue behind it. The best of some ends
+// is compared, since others use the machine, too.
+func TestAnEndOfALongQueueCostsWhatThatOfAShortOneDoes(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			best := func(queue int) time.Duration {
+				s, db := d.store(t, 2)
+				jobOf(t, s, "a", false)
+				enqueueMany(t, s, "a", 1, queue)
+				do(t, db, fmt.Sprintf("UPDATE taskmanager_trigger SET state = %d WHERE id > '%s'", durable.StateBlocked, idOf(1)))
+				best := time.Hour
+				for n := range 12 {
+					running := claimAs(t, s, "n", 10, planOrBlock)
+					wantClaimed(t, running, idOf(n+1))
+					start := time.Now()
+					finishAll(t, s, endsOf(running))
+					best = min(best, time.Since(start))
+				}
+				return best
+			}
+			short, long := best(20), best(20_000)
+			t.Logf("an end before 20 blocked triggers takes %v, before 20,000 %v", short, long)
+			if long > 4*short+time.Millisecond {
+				t.Errorf("an end before 20,000 blocked triggers takes %v, before 20 %v, want about the same", long, short)
+			}
+		})
 	}
 }

@@ -28,6 +28,8 @@ type Dialect struct {
 	primary    string // after a table's name: go by the primary key and nothing else
 	due        string // after the trigger table's name: go by its index for due rows
 	ofJob      string // likewise: by that of a job's rows
+	blocked    string // likewise: by that of a job's blocked rows
+	nullsFirst string // after a column in ORDER BY: NULL comes first; "" where it does anyway
 	place      column // by which a locked row is found soonest
 	readPlace  string // likewise: as a text that is read
 

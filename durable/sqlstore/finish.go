@@ -323,16 +323,35 @@ func (t *txn) unblock(names []string, n int) (some bool, err error) {
 	if len(names) == 0 {
 		return false, nil
 	}
-	where, args := t.dialect.among("job", names)
 	blocked := "state = " + number_(durable.StateBlocked)
-	ids, err := t.texts("SELECT id FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY job ORDER BY priority DESC, COALESCE(due_at, -9000000000000000000), id) AS place FROM {trigger}{ofjob} WHERE "+
-		blocked+" AND "+where+") AS b WHERE place <= "+strconv.Itoa(n), args...)
-	if err != nil || len(ids) == 0 {
-		return false, err
+	if len(names) > 1 { // most have none
+		rows := make([][]any, len(names))
+		for i, name := range names {
+			rows[i] = []any{name}
+		}
+		batch, args := t.dialect.batch([]column{{"job", short}}, rows)
+		names, err = t.texts("SELECT v.job FROM "+batch+" WHERE EXISTS (SELECT 1 FROM {trigger} AS t{blocked} WHERE t.job = v.job AND t."+blocked+")", args...)
+		if err != nil {
+			return false, err
+		}
+	}
+	// One job at a time: the index has them in this order, and a query of several jobs would
+	// have to read the whole queue of each.
+	var ids []string
+	for _, name := range names {
+		first, err := t.texts("SELECT id FROM {trigger}{blocked} WHERE job = ? AND "+blocked+
+			" ORDER BY priority DESC, due_at{nulls}, id LIMIT "+strconv.Itoa(n), name)
+		if err != nil {
+			return false, err
+		}
+		ids = append(ids, first...)
+	}
+	if len(ids) == 0 {
+		return false, nil
 	}
 	slices.Sort(ids)
-	where, args = t.dialect.among("id", ids)
-	_, err = t.exec("UPDATE {trigger} SET state = "+number_(durable.StateWaiting)+", reason = '', version = version + 1 WHERE "+blocked+" AND "+where, args...)
+	where, args := t.dialect.among("id", ids)
+	_, err = t.exec("UPDATE {trigger} SET state = "+number_(durable.StateWaiting)+", reason = '', version = version + 1 WHERE +"+blocked+" AND "+where, args...) // + has SQLite go by id
 	return true, err
 }
 

@@ -27,7 +27,8 @@ func MySQL() Dialect {
 		readPlace: "t.id",
 		due:       " FORCE INDEX ({prefix}trigger_due)",
 		// Without it one job with a million triggers has it scan the table for any job.
-		ofJob: " FORCE INDEX ({prefix}trigger_job)",
+		ofJob:   " FORCE INDEX ({prefix}trigger_job)",
+		blocked: " FORCE INDEX ({prefix}trigger_blocked)",
 		first: func(columns, from string, _ int) string {
 			return "SELECT " + columns + ", 1" + from + " LIMIT ?{skip}"
 		},

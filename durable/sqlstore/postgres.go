@@ -26,6 +26,7 @@ func PostgreSQL() Dialect {
 		transactional: true,
 		place:         column{"ctid", address},
 		readPlace:     "CAST(t.ctid AS text)",
+		nullsFirst:    " NULLS FIRST",
 		lock:          " FOR UPDATE",
 		skip:          " FOR UPDATE SKIP LOCKED",
 		// The limit inside tells the planner that there are few, and is one of a few texts,

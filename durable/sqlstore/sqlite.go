@@ -19,6 +19,7 @@ func SQLite() Dialect {
 		immediate:     true,
 		then:          " CROSS JOIN ",
 		place:         column{"rowid", address},
+		blocked:       " INDEXED BY {prefix}trigger_blocked",
 		readPlace:     "CAST(t.rowid AS TEXT)",
 		transactional: true,
 		first:         func(columns, from string, _ int) string { return "SELECT " + columns + ", 1" + from + " LIMIT ?" },

@@ -150,7 +150,9 @@ func newStore(dialect Dialect, opts []Option) (*Store, error) {
 		"{current}", cmp.Or(dialect.current, dialect.lock),
 		"{number}", strings.ReplaceAll(dialect.number, "{fence}", before+"fence"),
 		"{primary}", dialect.primary,
+		"{nulls}", dialect.nullsFirst,
 		"{ofjob}", strings.ReplaceAll(dialect.ofJob, "{prefix}", s.prefix),
+		"{blocked}", strings.ReplaceAll(dialect.blocked, "{prefix}", s.prefix),
 		"{due}", strings.ReplaceAll(dialect.due, "{prefix}", s.prefix))...)
 	return s, nil
 }

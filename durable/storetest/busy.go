@@ -70,6 +70,17 @@ var busies = []promise{
 		w.want("busy", w.busyOf(10), []bool{false, true})
 		w.want("waiting", w.waiting("a"), []string{"x"}) // for its next firing
 	}},
+	{"of those that wait for the end of a run, one without a due instant comes before others", func(w *world) {
+		w.node("n")
+		w.job("a")
+		w.add("a", w.oneShot("a", w.in(-time.Hour)))
+		run := w.start("n")
+		w.trigger("a", "b", w.in(-time.Minute), state(durable.StateBlocked))
+		w.trigger("a", "c", w.in(-time.Minute), state(durable.StateBlocked), func(t *durable.TriggerRow) { t.Priority++ })
+		w.trigger("a", "d", time.Time{}, state(durable.StateBlocked))
+		w.finish(ended(run))
+		w.want("waiting", w.waiting("a"), []string{"c", "d"})
+	}},
 	{"what waits behind triggers that do not run is woken", func(w *world) {
 		w.node("n")
 		w.job("a")

@@ -64,6 +64,8 @@ CREATE INDEX IF NOT EXISTS {prefix}trigger_job ON {trigger} (job, kind, name);
 
 CREATE INDEX IF NOT EXISTS {prefix}trigger_due ON {trigger} (state, priority, due_at, id, handler);
 
+CREATE INDEX IF NOT EXISTS {prefix}trigger_blocked ON {trigger} (job, priority DESC, due_at NULLS FIRST, id) WHERE state = 2;
+
 -- Active runs only.
 CREATE TABLE IF NOT EXISTS {run} (
 	id text COLLATE "C" NOT NULL PRIMARY KEY,
