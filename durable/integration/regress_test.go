@@ -562,3 +562,42 @@ func TestALongListIsNoScan(t *testing.T) {
 		t.Errorf("Jobs = %+v, %v, want the first 100 one-shot triggers", one, err)
 	}
 }
+
+// A stumbling is a connection that fails at a statement with its text, the n-th of them.
+type stumbling struct {
+	text string
+	n    int
+}
+
+func (s *stumbling) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, s.text) {
+		s.n--
+	}
+	if s.n != 0 {
+		return ctx
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
+
+func (s *stumbling) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Ends that take two statements are one transaction: 70 runs at once fail with long texts of
+// characters of three bytes.
+func TestALargeFinishIsDoneWholeOrNotAtAll(t *testing.T) {
+	const runs = 70
+	s, db := databases[1].store(t, 4)
+	jobOf(t, s, "a", true)
+	enqueueMany(t, s, "a", 1, runs)
+	ends := endsOf(claimAs(t, s, "n", runs, runIt))
+	for i := range ends {
+		run := &ends[i].Run
+		run.State, run.Message, run.Detail = durable.RunFailed, strings.Repeat("錯", 480), strings.Repeat("誤", 4000)
+	}
+	fails := tracedStore(t, db, &stumbling{text: "INSERT INTO taskmanager_history", n: 2})
+	if own, err := fails.Finish(t.Context(), durable.FinishRequest{Ends: ends}); err == nil {
+		t.Fatalf("Finish = %v, want the second statement's error", own)
+	}
+	finishAll(t, s, ends) // none is refused
+}

@@ -16,14 +16,7 @@ func chunks(rows [][]any, f func([][]any) error) error {
 	for len(rows) > 0 {
 		n, size := 0, 0
 		for n < len(rows) && n < batchRows && (n == 0 || size < batchBytes) {
-			for _, v := range rows[n] {
-				switch v := v.(type) {
-				case []byte:
-					size += 2 * len(v)
-				case string:
-					size += 6 * len(v) // as JSON has what it must escape
-				}
-			}
+			size += weight(rows[n])
 			n++
 		}
 		if err := f(rows[:n]); err != nil {
@@ -32,6 +25,19 @@ func chunks(rows [][]any, f func([][]any) error) error {
 		rows = rows[n:]
 	}
 	return nil
+}
+
+// weight is what a row may take up in a statement, but for a little.
+func weight(row []any) (size int) {
+	for _, v := range row {
+		switch v := v.(type) {
+		case []byte:
+			size += 2 * len(v)
+		case string:
+			size += 6 * len(v) // as JSON has what it must escape
+		}
+	}
+	return size
 }
 
 // insert adds rows. With ignore, rows whose key is known are passed over.

@@ -171,13 +171,14 @@ func (t *txn) addFollowers(follow []durable.TriggerRow) error {
 // needsMore tells whether the end takes more than to move the run to the history.
 func needsMore(e durable.End) bool { return needsTime(e) || e.Keep || e.Run.Exclusive }
 
-// fits tells whether the ends are surely one statement's.
+// fits tells whether the ends are surely one statement's: see chunks.
 func fits(ends []durable.End) bool {
 	size := 0
+	row := make([]any, 0, len(outcome))
 	for i := range ends {
-		size += len(ends[i].Run.Message) + len(ends[i].Run.Detail)
+		size += weight(outcomeOf(row, &ends[i].Run))
 	}
-	return len(ends) <= batchRows && size < batchBytes/4
+	return len(ends) <= batchRows && size < batchBytes
 }
 
 // needsTime tells whether the end makes rows here of which an instant is part.
@@ -230,7 +231,7 @@ func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 	slices.SortFunc(take, func(a, b *durable.RunRow) int { return strings.Compare(a.ID, b.ID) })
 	values := grid(len(take), len(outcome))
 	for i, r := range take {
-		values[i] = append(values[i], r.ID, r.Node, int64(r.State), int64(r.Duration), string(r.Code), r.Message, r.Detail)
+		values[i] = outcomeOf(values[i], r)
 	}
 	err := chunks(values, func(rows [][]any) error {
 		return t.moveRuns(rows, known, func(taken owner) { own[place[taken]] = true })
@@ -244,6 +245,10 @@ var (
 	// moved are the columns of an ended run: of the active row, or of the outcome.
 	moved = movedColumns()
 )
+
+func outcomeOf(row []any, r *durable.RunRow) []any {
+	return append(row, r.ID, r.Node, int64(r.State), int64(r.Duration), string(r.Code), r.Message, r.Detail)
+}
 
 func movedColumns() string {
 	list := make([]string, len(history.columns))
