@@ -57,9 +57,13 @@ func (m *Memory) load(job string, scope Scope) *Edit {
 		e.Job = &row
 	}
 	if scope == EditJob {
-		e.Triggers = scheduleTriggers(j)
+		e.Triggers, e.Running = scheduleTriggers(j), runningOf(j)
+		return e
 	}
-	e.Running = runningOf(j)
+	for r := range j.active {
+		e.Running = append(e.Running, RunRow{ID: r.row.ID})
+	}
+	sortRuns(e.Running)
 	return e
 }
 
@@ -81,8 +85,12 @@ func runningOf(j *memoryJob) []RunRow {
 	for r := range j.active {
 		rows = append(rows, outRun(r.row))
 	}
-	slices.SortFunc(rows, func(a, b RunRow) int { return cmp.Compare(a.ID, b.ID) })
+	sortRuns(rows)
 	return rows
+}
+
+func sortRuns(rows []RunRow) {
+	slices.SortFunc(rows, func(a, b RunRow) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // check refuses an Edit that cannot be made true.

@@ -203,8 +203,8 @@ type Scope uint8
 const (
 	// EditJob loads and may change everything.
 	EditJob Scope = iota
-	// EnqueueOnly loads Job and Running, without locks, and may set Add, Records
-	// and Cancel only: cheap, and it holds up nobody.
+	// EnqueueOnly loads Job and the IDs of Running, without locks, and may set Add,
+	// Records and Cancel only: cheap, and it holds up nobody.
 	EnqueueOnly
 )
 
@@ -219,7 +219,8 @@ type Edit struct {
 	// Triggers are the job's schedule triggers, in order of name. Rows may be
 	// changed, added and left out.
 	Triggers []TriggerRow
-	// Running are the job's active runs, in order of ID.
+	// Running are the job's active runs, in order of ID; with EnqueueOnly, nothing of them
+	// but the ID.
 	Running []RunRow
 
 	// Release sets all of the job's blocked triggers, and its paused ones that are

@@ -134,8 +134,13 @@ func (t *txn) load(job string, scope durable.Scope) (*durable.Edit, error) {
 		if err != nil {
 			return nil, err
 		}
+		e.Running, err = find(t.ctx, t.Store, t.q, runs, ` WHERE job = ? ORDER BY id`, job)
+		return e, err
 	}
-	e.Running, err = find(t.ctx, t.Store, t.q, runs, ` WHERE job = ? ORDER BY id`, job)
+	ids, err := t.texts(`SELECT id FROM {run} WHERE job = ? ORDER BY id`, job)
+	for _, id := range ids {
+		e.Running = append(e.Running, durable.RunRow{ID: id})
+	}
 	return e, err
 }
 

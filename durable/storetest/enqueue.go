@@ -30,13 +30,13 @@ var enqueues = []promise{
 		one.Version, other.Version = 1, 1
 		w.want("triggers", w.state("a").Triggers, []durable.TriggerRow{one, other})
 	}},
-	{"EnqueueOnly sees the job and its runs", func(w *world) {
+	{"EnqueueOnly sees the job and the IDs of its runs", func(w *world) {
 		run := w.busyJob()
 		job := w.state("a").Job
 		w.enqueue("a", func(e *durable.Edit) {
 			w.want("Now", e.Now, w.now())
 			w.want("Job", *e.Job, job)
-			w.want("Running", e.Running, []durable.RunRow{run})
+			w.want("Running", e.Running, []durable.RunRow{{ID: run.ID}})
 		})
 		w.enqueue("unknown", func(e *durable.Edit) {
 			if e.Job != nil || len(e.Running) > 0 {
