@@ -39,6 +39,16 @@ func (m *Memory) Jobs(ctx context.Context, q JobQuery) ([]JobState, error) {
 
 func stateOf(j *memoryJob, q *JobQuery) JobState {
 	s := JobState{Job: outJob(j.row)}
+	if !q.WithoutTriggers {
+		s.Triggers = triggersFor(j, q)
+	}
+	if !q.WithoutRuns {
+		s.Running = runningOf(j)
+	}
+	return s
+}
+
+func triggersFor(j *memoryJob, q *JobQuery) (rows []TriggerRow) {
 	added := 0
 	for t := range j.triggers.rising(none) {
 		if t.row.OneShot() && (!q.EveryNode || t.row.Kind != KindBroadcast) {
@@ -49,12 +59,9 @@ func stateOf(j *memoryJob, q *JobQuery) JobState {
 				break
 			}
 		}
-		s.Triggers = append(s.Triggers, outTrigger(t.row))
+		rows = append(rows, outTrigger(t.row))
 	}
-	if !q.WithoutRuns {
-		s.Running = runningOf(j)
-	}
-	return s
+	return rows
 }
 
 // Runs implements Store.

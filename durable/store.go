@@ -235,11 +235,12 @@ type Edit struct {
 
 // A JobQuery selects jobs. Its zero value selects all.
 type JobQuery struct {
-	Names       []string // only these
-	EveryNode   bool     // only those with RunOnEveryNode, and all broadcasts of these
-	After       string   // only names after this one
-	Limit       int      // 0 is 1,000
-	WithoutRuns bool     // leaves Running empty
+	Names           []string // only these
+	EveryNode       bool     // only those with RunOnEveryNode, and all broadcasts of these
+	After           string   // only names after this one
+	Limit           int      // 0 is 1,000
+	WithoutTriggers bool     // leaves Triggers empty
+	WithoutRuns     bool     // leaves Running empty
 }
 
 // A JobState is a job with its triggers and active runs.

@@ -76,19 +76,21 @@ func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]du
 		states[i].Job = row
 		names[i], place[row.Name] = row.Name, &states[i]
 	}
-	own, err := s.triggersOf(ctx, db, names, q.EveryNode)
-	if err != nil {
-		return nil, err
-	}
-	added := map[string]int{}
-	for _, t := range own {
-		if bounded(t.Kind, q.EveryNode) {
-			if added[t.Job]++; added[t.Job] > mostOneShots {
-				continue
-			}
+	if !q.WithoutTriggers {
+		own, err := s.triggersOf(ctx, db, names, q.EveryNode)
+		if err != nil {
+			return nil, err
 		}
-		state := place[t.Job]
-		state.Triggers = append(state.Triggers, t)
+		added := map[string]int{}
+		for _, t := range own {
+			if bounded(t.Kind, q.EveryNode) {
+				if added[t.Job]++; added[t.Job] > mostOneShots {
+					continue
+				}
+			}
+			state := place[t.Job]
+			state.Triggers = append(state.Triggers, t)
+		}
 	}
 	if q.WithoutRuns {
 		return states, nil

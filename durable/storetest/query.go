@@ -86,10 +86,19 @@ var jobQueries = []promise{
 		w.want("other one-shot triggers", others, 100)
 		w.want("all of another query", len(w.state("a").Triggers), 101)
 	}},
-	{"runs are read, unless they are not wanted", func(w *world) {
+	{"runs and triggers are read, unless they are not wanted", func(w *world) {
 		run := w.busyJob()
-		w.want("Running", w.state("a").Running, []durable.RunRow{run})
-		w.want("Running of WithoutRuns", len(w.jobs(durable.JobQuery{WithoutRuns: true})[0].Running), 0)
+		w.add("a", w.oneShot("a", w.in(time.Hour)))
+		all := w.state("a")
+		w.want("Running", all.Running, []durable.RunRow{run})
+		triggers := all.Triggers
+		all.Running = nil
+		w.want("WithoutRuns", w.jobs(durable.JobQuery{WithoutRuns: true}), []durable.JobState{all})
+		all.Triggers = nil
+		w.want("without both", w.jobs(durable.JobQuery{WithoutRuns: true, WithoutTriggers: true}), []durable.JobState{all})
+		all.Running = []durable.RunRow{run}
+		w.want("WithoutTriggers", w.jobs(durable.JobQuery{WithoutTriggers: true}), []durable.JobState{all})
+		w.want("triggers", len(triggers), 3)
 	}},
 	{"answers are the caller's", func(w *world) {
 		run := w.busyJob()
