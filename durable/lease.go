@@ -311,7 +311,7 @@ func (s *Scheduler) jobsByName(ctx context.Context, names []string) (map[string]
 	if len(names) == 0 {
 		return jobs, nil
 	}
-	states, err := s.store.Jobs(ctx, JobQuery{Names: names, Limit: len(names), WithoutRuns: true})
+	states, err := s.store.Jobs(ctx, JobQuery{Names: names, Limit: len(names), WithoutTriggers: true, WithoutRuns: true})
 	if err != nil {
 		return nil, s.noteStore("read jobs", err)
 	}

@@ -144,7 +144,7 @@ func (s *Scheduler) syncCode(ctx context.Context) error {
 		return err
 	}
 	for after := ""; ; {
-		jobs, err := s.store.Jobs(ctx, JobQuery{After: after, WithoutRuns: true})
+		jobs, err := s.store.Jobs(ctx, JobQuery{After: after, WithoutTriggers: true, WithoutRuns: true})
 		if err != nil {
 			return fmt.Errorf("durable: read jobs: %w", err)
 		}

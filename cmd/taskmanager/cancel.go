@@ -54,6 +54,6 @@ func (d *desk) mayCancel(ctx context.Context, job string) error {
 }
 
 func (d *desk) runsOnEveryNode(ctx context.Context, job string) (bool, error) {
-	states, err := d.Jobs(ctx, durable.JobQuery{Names: []string{job}, WithoutRuns: true})
+	states, err := d.Jobs(ctx, durable.JobQuery{Names: []string{job}, WithoutTriggers: true, WithoutRuns: true})
 	return len(states) > 0 && states[0].Job.RunOnEveryNode, err
 }
