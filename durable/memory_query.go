@@ -3,6 +3,7 @@ package durable
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"time"
 )
@@ -25,16 +26,30 @@ func (m *Memory) Jobs(ctx context.Context, q JobQuery) ([]JobState, error) {
 	defer m.mu.Unlock()
 	limit := cmp.Or(max(q.Limit, 0), memoryJobs)
 	var states []JobState
-	for j := range m.jobs.rising(func(j *memoryJob) bool { return j.row.Name <= q.After && q.After != "" }) {
+	for j := range m.jobsFor(&q) {
 		if len(states) == limit {
 			break
 		}
-		if q.EveryNode && !j.row.RunOnEveryNode || len(q.Names) > 0 && !slices.Contains(q.Names, j.row.Name) {
-			continue
+		if !q.EveryNode || j.row.RunOnEveryNode {
+			states = append(states, stateOf(j, &q))
 		}
-		states = append(states, stateOf(j, &q))
 	}
 	return states, nil
+}
+
+// jobsFor gives jobs in order of name, among them all that the query selects.
+func (m *Memory) jobsFor(q *JobQuery) iter.Seq[*memoryJob] {
+	before := func(j *memoryJob) bool { return q.After != "" && j.row.Name <= q.After }
+	if len(q.Names) == 0 {
+		return m.jobs.rising(before)
+	}
+	var jobs []*memoryJob
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(q.Names))) {
+		if j := m.named[name]; j != nil && j.exists && !before(j) {
+			jobs = append(jobs, j)
+		}
+	}
+	return slices.Values(jobs)
 }
 
 func stateOf(j *memoryJob, q *JobQuery) JobState {
