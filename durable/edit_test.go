@@ -76,8 +76,15 @@ func TestWhatCanBeNoNameIsNotFoundWithoutTheStore(t *testing.T) {
 			}
 		}
 	}
-	if runs, err := n.Runs(ctx, durable.RunQuery{Node: "a\x00b"}); err != nil || len(runs) > 0 {
-		t.Errorf("Runs of a node of no text = %v, %v, want none", runs, err)
+	for _, text := range []string{"a\x00b", "a\xffb"} {
+		for _, q := range []durable.RunQuery{{Node: text}, {Before: durable.RunKey{StartedAt: time.Now(), ID: text}}} {
+			if runs, err := n.Runs(ctx, q); err != nil || len(runs) > 0 {
+				t.Errorf("Runs(%+v) = %v, %v, want none", q, runs, err)
+			}
+		}
+		if jobs, err := n.Jobs(ctx, durable.JobQuery{After: text}); err != nil || len(jobs) > 0 {
+			t.Errorf("Jobs after %q = %v, %v, want none", text, jobs, err)
+		}
 	}
 	if got := n.store.count() - calls; got != 0 {
 		t.Errorf("%d calls of the store, want 0", got)

@@ -133,9 +133,9 @@ func (s *Scheduler) why(st Status, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
-// Jobs reads jobs in order of name.
+// Jobs reads jobs in order of name. Nothing comes after what is no text.
 func (s *Scheduler) Jobs(ctx context.Context, q JobQuery) ([]JobState, error) {
-	if !onlyNames(&q.Names) {
+	if !onlyNames(&q.Names) || !storable(q.After) {
 		return nil, ctx.Err()
 	}
 	return s.store.Jobs(ctx, q)
@@ -144,7 +144,8 @@ func (s *Scheduler) Jobs(ctx context.Context, q JobQuery) ([]JobState, error) {
 // Runs reads runs, active and ended, newest first. For the next page give the Key of
 // the last run as Before.
 func (s *Scheduler) Runs(ctx context.Context, q RunQuery) ([]RunRow, error) {
-	if !onlyNames(&q.IDs) || q.Job != "" && !ValidName(q.Job) || q.Trigger != "" && !ValidName(q.Trigger) || q.Node != cut(q.Node, len(q.Node)) {
+	if !onlyNames(&q.IDs) || q.Job != "" && !ValidName(q.Job) || q.Trigger != "" && !ValidName(q.Trigger) ||
+		!storable(q.Node) || !storable(q.Before.ID) {
 		return nil, ctx.Err()
 	}
 	return s.store.Runs(ctx, q)

@@ -1,12 +1,18 @@
 package durable
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // The lengths that error records are cut to, in characters.
 const (
 	maxMessage = 480
 	maxDetail  = 4000
 )
+
+// storable tells whether s is a text that every database takes.
+func storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // cut gives the first n characters of s, and makes it valid UTF-8 without NUL,
 // which PostgreSQL does not take.
