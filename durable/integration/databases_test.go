@@ -80,8 +80,10 @@ func openPostgres(t testing.TB) *sql.DB {
 	return open(t, "pgx", dsn+"search_path="+schema)
 }
 
+func mysqlDSN() string { return env("TASKMANAGER_TEST_MYSQL", "root@tcp(127.0.0.1:3306)/test") }
+
 func openMySQL(t testing.TB) *sql.DB {
-	config, err := mysql.ParseDSN(env("TASKMANAGER_TEST_MYSQL", "root@tcp(127.0.0.1:3306)/test"))
+	config, err := mysql.ParseDSN(mysqlDSN())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/taskmanager-go/taskmanager/durable"
@@ -123,6 +126,65 @@ func TestTablesOfOtherStatementsAreRefused(t *testing.T) {
 		}
 		wantSchemaError(t, "Migrate", s.Migrate(t.Context()), 1)
 	})
+}
+
+// Some error text could not be written in any other encoding, and its run would never end.
+func TestOtherEncodingsAreRefused(t *testing.T) {
+	latin1 := map[string]func(t *testing.T) *sql.DB{
+		"postgres": func(t *testing.T) *sql.DB {
+			admin := open(t, "pgx", postgresDSN())
+			reach(t, admin)
+			name := fresh()
+			do(t, admin, "CREATE DATABASE "+name+" ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+			t.Cleanup(func() { do(t, admin, "DROP DATABASE "+name) })
+			config, err := pgx.ParseConfig(postgresDSN())
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Database = name
+			db := stdlib.OpenDB(*config)
+			t.Cleanup(func() { _ = db.Close() })
+			return db
+		},
+		"mysql": func(t *testing.T) *sql.DB {
+			var name string
+			if err := openMySQL(t).QueryRow("SELECT DATABASE()").Scan(&name); err != nil {
+				t.Fatal(err)
+			}
+			config, err := mysql.ParseDSN(mysqlDSN())
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.DBName, config.Params = name, map[string]string{"charset": "latin1"}
+			return open(t, "mysql", config.FormatDSN())
+		},
+	}
+	for _, d := range databases[1:] {
+		t.Run(d.name, func(t *testing.T) {
+			db := latin1[d.name](t)
+			s, err := sqlstore.Open(db, d.dialect)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantEncoding := func(what string, err error) {
+				t.Helper()
+				var e *sqlstore.SchemaError
+				if !errors.As(err, &e) || !strings.EqualFold(e.Encoding, "latin1") {
+					t.Errorf("%s = %v, want a SchemaError with the encoding latin1", what, err)
+				}
+			}
+			wantEncoding("Migrate", s.Migrate(t.Context()))
+			for _, statement := range strings.Split(s.MigrationSQL(), ";\n") { // somebody else does it
+				if strings.TrimSpace(statement) != "" {
+					do(t, db, statement)
+				}
+			}
+			wantEncoding("Migrate", s.Migrate(t.Context()))
+			for name, call := range calls(s) {
+				wantEncoding(name, call(t.Context()))
+			}
+		})
+	}
 }
 
 // What is printed for people does what Migrate does.

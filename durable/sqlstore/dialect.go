@@ -18,10 +18,14 @@ type Dialect struct {
 	// immediate has transactions begun by hand with BEGIN IMMEDIATE. A transaction
 	// that turns from reading to writing fails on SQLite when others write.
 	immediate bool
-	schemas   bool   // tables may be in a schema of their own
-	moves     bool   // a DELETE's RETURNING can be the source of an INSERT
-	then      string // joins a batch, which comes first, with a table
-	timeouts  string // a condition that is true, and bounds what others wait for the transaction
+	// encoding is a query for the encoding of texts, and utf8 what it is to be. Any other one
+	// lacks characters, and an end that has one in its error would never be written.
+	encoding, utf8 string
+
+	schemas  bool   // tables may be in a schema of their own
+	moves    bool   // a DELETE's RETURNING can be the source of an INSERT
+	then     string // joins a batch, which comes first, with a table
+	timeouts string // a condition that is true, and bounds what others wait for the transaction
 
 	lock, skip string // after a SELECT: waits for the rows, passes over locked ones
 	current    string // likewise: rows as they are now, whatever the isolation; lock if ""

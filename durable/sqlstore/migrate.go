@@ -30,10 +30,15 @@ type SchemaError struct {
 	// Changed tells that version Have was made by other statements than this
 	// program's.
 	Changed bool
+	// Encoding is that of texts, if it is none of all of Unicode: the database's on
+	// PostgreSQL, the connection's on MySQL. "" if it is right.
+	Encoding string
 }
 
 func (e *SchemaError) Error() string {
 	switch {
+	case e.Encoding != "":
+		return fmt.Sprintf("sqlstore: texts are in %s, which does not have all characters: a PostgreSQL database must be in UTF8, a connection to MySQL in utf8mb4", e.Encoding)
 	case e.Changed:
 		return fmt.Sprintf("sqlstore: version %d of the tables was made by other statements than this program has", e.Have)
 	case e.Have > e.Want:
@@ -88,7 +93,8 @@ func (s *Store) migrations() []migration {
 
 // Migrate makes the tables, or brings them up to date. Nodes may do it at the same
 // time. It deletes nothing, and does nothing, with no rights needed, if the tables
-// are as they should be. Tables that a newer program made are a *SchemaError.
+// are as they should be. Tables that a newer program made are a *SchemaError, and so is a
+// database, or on MySQL a connection, whose texts cannot have all characters.
 func (s *Store) Migrate(ctx context.Context) error {
 	err := s.again(ctx, func() error { return s.migrate(ctx) })
 	if err != nil {
@@ -99,6 +105,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 func (s *Store) migrate(ctx context.Context) (err error) {
 	if have, err := s.version(ctx, s.db); err != nil || have == len(s.migrations()) {
+		return err
+	}
+	if err := s.checkEncoding(ctx, s.db); err != nil {
 		return err
 	}
 	conn, err := s.db.Conn(ctx)
@@ -229,6 +238,21 @@ func (s *Store) check(ctx context.Context, q querier) error {
 	if want := len(s.migrations()); have != want {
 		return &SchemaError{Have: have, Want: want}
 	}
+	if err := s.again(ctx, func() error { return s.checkEncoding(ctx, q) }); err != nil {
+		return err
+	}
 	s.checked.Store(true)
 	return nil
+}
+
+func (s *Store) checkEncoding(ctx context.Context, q querier) error {
+	if s.dialect.encoding == "" {
+		return nil
+	}
+	var is string
+	err := s.one(ctx, q, []any{&is}, s.dialect.encoding)
+	if err == nil && is != s.dialect.utf8 {
+		err = &SchemaError{Want: len(s.migrations()), Encoding: is}
+	}
+	return err
 }

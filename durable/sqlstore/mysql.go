@@ -16,10 +16,12 @@ func MySQL() Dialect {
 	return Dialect{
 		name: "mysql",
 		// UTC_TIMESTAMP, since NOW depends on the session's time zone.
-		now:     "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
-		schemas: true,
-		lock:    " FOR UPDATE",
-		skip:    " FOR UPDATE SKIP LOCKED",
+		now:      "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+		encoding: "SELECT @@character_set_client", // the tables say theirs
+		utf8:     "utf8mb4",
+		schemas:  true,
+		lock:     " FOR UPDATE",
+		skip:     " FOR UPDATE SKIP LOCKED",
 		// Without it the optimizer scans a small table, and locks what is others':
 		// hundreds of deadlocks a minute.
 		primary:   " FORCE INDEX (PRIMARY)",

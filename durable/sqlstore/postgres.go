@@ -20,6 +20,8 @@ func PostgreSQL() Dialect {
 		now: "(SELECT CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))",
 		timeouts: " AND (SELECT set_config('idle_in_transaction_session_timeout', '5s', true)" +
 			" || set_config('lock_timeout', '5s', true)) <> ''",
+		encoding:      "SELECT current_setting('server_encoding')",
+		utf8:          "UTF8",
 		numbered:      true,
 		schemas:       true,
 		moves:         true,
