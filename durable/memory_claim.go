@@ -35,7 +35,7 @@ func (m *Memory) Claim(ctx context.Context, r ClaimRequest) (ClaimResult, error)
 	}
 	// What waits behind triggers that do not run would wait for an end that never comes.
 	for _, p := range verdicts {
-		if j := p.t.job; len(j.active) == 0 && (!j.exists || !j.row.AllowConcurrent && !j.row.Paused) {
+		if j := p.t.job; len(j.active) == 0 && j.exists && !j.row.AllowConcurrent && !j.row.Paused {
 			m.unblock(j, wakesBehind)
 		}
 	}

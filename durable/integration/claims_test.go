@@ -220,3 +220,27 @@ func TestAnyLimitClaimsWhatThereIs(t *testing.T) {
 		}
 	})
 }
+
+// Somebody adds a job again that was removed, and has the rows that it left.
+func TestAClaimWaitsForNoEditOfARemovedJob(t *testing.T) {
+	for _, d := range databases[1:] {
+		t.Run(d.name, func(t *testing.T) {
+			s, db := d.store(t, 4)
+			jobOf(t, s, "a", false)
+			enqueueMany(t, s, "a", 1, 2)
+			do(t, db, fmt.Sprintf("UPDATE taskmanager_trigger SET state = %d WHERE id = '%s'", durable.StateBlocked, idOf(2)))
+			do(t, db, "DELETE FROM taskmanager_job")
+			defer inTransaction(t, db, "SELECT id FROM taskmanager_trigger WHERE id = '"+idOf(2)+"' FOR UPDATE")()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // not to wait for ever
+			defer cancel()
+			saw := 0
+			_, err := s.Claim(ctx, durable.ClaimRequest{Node: "n", Limit: 10, Handlers: []string{"h"}, Plan: func(durable.Due) durable.Verdict {
+				saw++
+				return durable.Verdict{Delete: true}
+			}})
+			if err != nil || saw != 1 {
+				t.Errorf("Claim = %v, and saw %d triggers, want nil, 1", err, saw)
+			}
+		})
+	}
+}

@@ -396,7 +396,7 @@ func (c *claiming) plan(found []candidate, plan func(durable.Due) durable.Verdic
 		if err := c.note(row, job, plan(due)); err != nil {
 			return err
 		}
-		if !job.AllowConcurrent && !job.Paused {
+		if job.Name != "" && !job.AllowConcurrent && !job.Paused { // it has the gate
 			c.turns[row.Job] = true
 		}
 	}

@@ -22,7 +22,8 @@
 //	edit    the job's gate, then its rows; the job for itself alone, if it no longer
 //	        allows concurrency (on MySQL, if it changes at all)
 //
-// A claim waits for nobody, but for whoever is just adding a run of the same ID.
+// A claim waits for nobody, but for whoever is just adding a run of the same ID, or the
+// first gate of a job.
 //
 // On SQLite there is one writer at a time, which needs none of this.
 //
