@@ -13,9 +13,10 @@ import (
 //
 // Instants are UTC in whole microseconds; the zero Time is "none". Rows handed out
 // and taken in are values: a Store keeps no reference to them and neither does its
-// caller, slices included; those that verdicts and claims point to are handed over. Names compare byte by byte. The clock is the store's own
-// (the database server's), and one for all nodes. All methods are safe for
-// concurrent use, and return soon after ctx has ended.
+// caller, slices included. Rows that a Verdict or a Claimed points to change hands:
+// the giver no longer touches them. Names compare byte by byte. The clock is the
+// store's own (the database server's), and one for all nodes. All methods are safe
+// for concurrent use, and return soon after ctx has ended.
 //
 // A method that returns an error may have done all or nothing, never a part: an
 // answer can get lost. Functions passed in may be called again when a transaction

@@ -55,7 +55,7 @@ func (s *Store) Claim(ctx context.Context, r durable.ClaimRequest) (durable.Clai
 // claim claims what is due as far as it was seen, and tells whether that was something.
 func (s *Store) claim(ctx context.Context, r *durable.ClaimRequest, of *eligible, seen sight) (res durable.ClaimResult, some bool, err error) {
 	var c *claiming
-	known := false
+	clash := false
 	err = s.transact(ctx, func(t *txn) error {
 		if c != nil { // others have gone past what the attempt before had locked
 			seen.edits = s.ahead.edited()
@@ -66,9 +66,9 @@ func (s *Store) claim(ctx context.Context, r *durable.ClaimRequest, of *eligible
 			txn: t, node: r.Node, res: &res, of: of, seen: seen,
 			jobs: map[string]*durable.JobRow{}, busy: map[string]bool{}, left: map[string]bool{}, turns: map[string]bool{},
 		}
-		err := c.claim(r, known)
-		if isDuplicate(err) && !known {
-			known = true
+		err := c.claim(r, clash)
+		if isDuplicate(err) && !clash {
+			clash = true
 			err = errors.Join(errChanged, err)
 		}
 		return err
@@ -89,12 +89,12 @@ func (s *Store) look(ctx context.Context, node string, of *eligible, seen *sight
 	var q strings.Builder
 	var all []any
 	// CASE keeps PostgreSQL from looking for max(id) in the primary key, from its end.
-	broadcast := number_(durable.StateBroadcast)
+	broadcast := numeral(durable.StateBroadcast)
 	// Without parameters it is one query to drivers that prepare those with them, too.
 	q.WriteString("SELECT {now}, (SELECT lease_until FROM {node} WHERE id = " + s.dialect.literal(node) + " AND dead = 0), " +
 		"(SELECT max(CASE state WHEN " + broadcast + " THEN id END) FROM {trigger}{due} WHERE state = " + broadcast + ")")
 	for p := range priorities {
-		q.WriteString(", (SELECT due_at FROM {trigger}{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
+		q.WriteString(", (SELECT due_at FROM {trigger}{due} WHERE state = " + numeral(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
 			" AND due_at > -9000000000000000000 AND " + of.where + " ORDER BY due_at, id LIMIT 1)")
 		all = append(all, of.args...)
 	}
@@ -116,8 +116,8 @@ func (s *Store) look(ctx context.Context, node string, of *eligible, seen *sight
 	return nil
 }
 
-// number_ is the number that is stored for a state or kind.
-func number_[T ~uint8](n T) string { return strconv.Itoa(int(n)) }
+// numeral is the number that is stored for a state or kind.
+func numeral[T ~uint8](n T) string { return strconv.Itoa(int(n)) }
 
 // An eligible is the condition for triggers that a claim may look at.
 type eligible struct {
@@ -168,10 +168,10 @@ type candidate struct {
 	place string // see Dialect
 }
 
-// claim is a claim in its transaction. known tells that some trigger has an active run's
+// claim is a claim in its transaction. clash tells that some trigger has an active run's
 // ID: it was added again by somebody who could not see the run yet, and would be in
 // everybody's way for ever.
-func (c *claiming) claim(r *durable.ClaimRequest, known bool) (err error) {
+func (c *claiming) claim(r *durable.ClaimRequest, clash bool) (err error) {
 	room := rooms.Get().(*[]candidate)
 	found := *room
 	defer func() {
@@ -181,7 +181,7 @@ func (c *claiming) claim(r *durable.ClaimRequest, known bool) (err error) {
 	}()
 	for {
 		found, err = c.candidates(found[:0], r)
-		if err == nil && known {
+		if err == nil && clash {
 			found, err = c.dropKnown(found)
 		}
 		if err == nil {
@@ -216,10 +216,10 @@ var rooms = sync.Pool{New: func() any { return new([]candidate) }}
 // mostCandidates bounds what a claim looks at, however much it may claim.
 const mostCandidates = 10_000
 
-// candidates adds due triggers, in the order of claims, locks them, and shares their jobs where that
-// is done by a function: see shareJobs. There are none for a node that has died meanwhile.
-// The index begins with what is left of rows that are gone: to look from due on passes
-// over that.
+// candidates adds due triggers, in the order of claims, locks them, and shares their jobs
+// where that is done by a function: see shareJobs. There are none for a node that has died
+// meanwhile. The index begins with what is left of rows that are gone: to look from due on
+// passes over that.
 func (c *claiming) candidates(found []candidate, r *durable.ClaimRequest) ([]candidate, error) {
 	which, args := c.of.where, c.of.args
 	if left := slices.Sorted(maps.Keys(c.left)); len(left) > 0 {
@@ -236,7 +236,7 @@ func (c *claiming) candidates(found []candidate, r *durable.ClaimRequest) ([]can
 		if first := c.seen.due[p]; first.IsZero() || first.After(c.now) {
 			continue
 		}
-		from := triggers.from() + "{due} WHERE state = " + number_(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
+		from := triggers.from() + "{due} WHERE state = " + numeral(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
 			" AND due_at >= ? AND due_at <= ? AND " + which +
 			" AND EXISTS (SELECT 1 FROM {node} WHERE id = ? AND dead = 0 AND lease_until > {now}){timeouts} ORDER BY due_at, id"
 		n := limit - len(found)

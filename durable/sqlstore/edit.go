@@ -221,7 +221,7 @@ func (t *txn) dropTriggers(job string, was, e *durable.Edit) error {
 	var kinds []string
 	for _, k := range e.DropAdded {
 		if k != durable.KindSchedule {
-			kinds = append(kinds, number_(k))
+			kinds = append(kinds, numeral(k))
 		}
 	}
 	if len(kinds) == 0 {
@@ -288,8 +288,8 @@ func (t *txn) add(job string, scope durable.Scope, was, e *durable.Edit) error {
 		return err
 	}
 	if scope == durable.EditJob && e.Release {
-		if _, err := t.exec(`UPDATE {trigger} SET state = `+number_(durable.StateWaiting)+`, reason = '', version = version + 1 WHERE job = ? AND (state = `+
-			number_(durable.StateBlocked)+` OR state = `+number_(durable.StatePaused)+` AND paused = 0)`, job); err != nil {
+		if _, err := t.exec(`UPDATE {trigger} SET state = `+numeral(durable.StateWaiting)+`, reason = '', version = version + 1 WHERE job = ? AND (state = `+
+			numeral(durable.StateBlocked)+` OR state = `+numeral(durable.StatePaused)+` AND paused = 0)`, job); err != nil {
 			return err
 		}
 	}

@@ -18,11 +18,11 @@ func (s *Store) Finish(ctx context.Context, r durable.FinishRequest) (own []bool
 	if len(r.Ends) == 0 {
 		return []bool{}, ctx.Err()
 	}
-	known := false
-	// again repeats it if the history has a run's ID already.
-	again := func(err error) error {
-		if isDuplicate(err) && !known {
-			known = true
+	clash := false
+	// onceMore repeats it if the history has a run's ID already.
+	onceMore := func(err error) error {
+		if isDuplicate(err) && !clash {
+			clash = true
 			err = errors.Join(errChanged, err)
 		}
 		return err
@@ -34,13 +34,13 @@ func (s *Store) Finish(ctx context.Context, r durable.FinishRequest) (own []bool
 	}
 	if s.dialect.moves && !more && fits(r.Ends) {
 		err = s.read(ctx, func(db querier) (err error) { // a single statement is a transaction by itself
-			own, err = (&txn{Store: s, q: db, ctx: ctx}).takeRuns(r.Ends, known)
-			return again(err)
+			own, err = (&txn{Store: s, q: db, ctx: ctx}).takeRuns(r.Ends, clash)
+			return onceMore(err)
 		})
 	} else {
 		err = transact(ctx, func(t *txn) (err error) {
-			own, err = t.finish(&r, known)
-			return again(err)
+			own, err = t.finish(&r, clash)
+			return onceMore(err)
 		})
 	}
 	if err != nil {
@@ -49,10 +49,10 @@ func (s *Store) Finish(ctx context.Context, r durable.FinishRequest) (own []bool
 	return own, nil
 }
 
-// finish is a Finish in its transaction. known tells that the history has the ID of some
+// finish is a Finish in its transaction. clash tells that the history has the ID of some
 // run already: another one ended under it. To look for that costs, and it is next to never
 // so.
-func (t *txn) finish(r *durable.FinishRequest, known bool) ([]bool, error) {
+func (t *txn) finish(r *durable.FinishRequest, clash bool) ([]bool, error) {
 	if slices.ContainsFunc(r.Ends, needsTime) {
 		if err := t.start(); err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func (t *txn) finish(r *durable.FinishRequest, known bool) ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := t.takeRuns(r.Ends, known)
+	own, err := t.takeRuns(r.Ends, clash)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ type owner struct{ id, node string }
 // takeRuns moves the active rows of ends that are still their node's to the history,
 // or changes those that are to be kept, and tells which. Of several ends of one run the
 // first counts that does not keep it.
-func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
+func (t *txn) takeRuns(ends []durable.End, clash bool) ([]bool, error) {
 	own := make([]bool, len(ends))
 	place := make(map[owner]int, len(ends)) // of the end that takes the row
 	take := make([]*durable.RunRow, 0, len(ends))
@@ -234,7 +234,7 @@ func (t *txn) takeRuns(ends []durable.End, known bool) ([]bool, error) {
 		values[i] = outcomeOf(values[i], r)
 	}
 	err := chunks(values, func(rows [][]any) error {
-		return t.moveRuns(rows, known, func(taken owner) { own[place[taken]] = true })
+		return t.moveRuns(rows, clash, func(taken owner) { own[place[taken]] = true })
 	})
 	return own, err
 }
@@ -267,7 +267,7 @@ func movedColumns() string {
 
 // moveRuns moves active rows to the history, and tells which were there. The rows are
 // an outcome each.
-func (t *txn) moveRuns(rows [][]any, known bool, taken func(owner)) error {
+func (t *txn) moveRuns(rows [][]any, clash bool, taken func(owner)) error {
 	const on = "t.id = v.id AND t.node = v.node"
 	var ids []string
 	note := func(rows *sql.Rows) error {
@@ -279,13 +279,13 @@ func (t *txn) moveRuns(rows [][]any, known bool, taken func(owner)) error {
 	}
 	batch, args := t.dialect.batch(outcome, rows)
 	into, end := "INSERT INTO {history} ("+history.list()+") ", ""
-	if known {
+	if clash {
 		end = t.dialect.ignore("id")
 	}
 	if t.dialect.moves {
 		text := "WITH gone AS (" + t.dialect.remove("{run}", batch, on+"{timeouts}") + " RETURNING " + moved + ")"
 		move := into + "SELECT " + history.list() + " FROM gone" + end
-		if known { // RETURNING would leave out those that the history has
+		if clash { // RETURNING would leave out those that the history has
 			text += ", kept AS (" + move + ") SELECT id, node FROM gone"
 		} else {
 			text += " " + move + " RETURNING id, node"
@@ -328,7 +328,7 @@ func (t *txn) unblock(names []string, n int) (some bool, err error) {
 	if len(names) == 0 {
 		return false, nil
 	}
-	blocked := "state = " + number_(durable.StateBlocked)
+	blocked := "state = " + numeral(durable.StateBlocked)
 	if len(names) > 1 { // most have none
 		rows := make([][]any, len(names))
 		for i, name := range names {
@@ -356,7 +356,7 @@ func (t *txn) unblock(names []string, n int) (some bool, err error) {
 	}
 	slices.Sort(ids)
 	where, args := t.dialect.among("id", ids)
-	_, err = t.exec("UPDATE {trigger} SET state = "+number_(durable.StateWaiting)+", reason = '', version = version + 1 WHERE +"+blocked+" AND "+where, args...) // + has SQLite go by id
+	_, err = t.exec("UPDATE {trigger} SET state = "+numeral(durable.StateWaiting)+", reason = '', version = version + 1 WHERE +"+blocked+" AND "+where, args...) // + has SQLite go by id
 	return true, err
 }
 

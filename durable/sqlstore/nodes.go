@@ -106,7 +106,7 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 	if err != nil {
 		return res, err
 	}
-	undue, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateWaiting)+
+	undue, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+numeral(durable.StateWaiting)+
 		` AND priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND due_at IS NULL AND id > ? ORDER BY id LIMIT ?`, r.After, limit)
 	if err != nil {
 		return res, err
@@ -122,13 +122,13 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 	if err := t.change(oneShots, func(row *durable.TriggerRow) { row.DueAt = t.now }); err != nil {
 		return res, err
 	}
-	released, err := t.exec(`UPDATE {trigger} SET state = ` + number_(durable.StateWaiting) + `, reason = '', version = version + 1 WHERE state = ` +
-		number_(durable.StateBlocked) + ` AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = {trigger}.job)`)
+	released, err := t.exec(`UPDATE {trigger} SET state = ` + numeral(durable.StateWaiting) + `, reason = '', version = version + 1 WHERE state = ` +
+		numeral(durable.StateBlocked) + ` AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = {trigger}.job)`)
 	if err != nil {
 		return res, err
 	}
 	res.Released = unheld + len(oneShots) + int(released)
-	_, err = t.exec(`DELETE FROM {trigger} WHERE state = `+number_(durable.StateBroadcast)+` AND due_at < ?`, now)
+	_, err = t.exec(`DELETE FROM {trigger} WHERE state = `+numeral(durable.StateBroadcast)+` AND due_at < ?`, now)
 	return res, err
 }
 
@@ -138,7 +138,7 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 // version. A single UPDATE would see the trigger as it is by now, on MySQL, and the runs as
 // they were.
 func (t *txn) dropHolds() (n int, err error) {
-	orphans, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+number_(durable.StateRunning)+
+	orphans, err := find(t.ctx, t.Store, t.q, triggers, `{due} WHERE state = `+numeral(durable.StateRunning)+
 		` AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = t.job AND r.trigger_id = t.id) ORDER BY id`)
 	if err != nil {
 		return 0, err

@@ -134,7 +134,7 @@ func (s *Store) triggersOf(ctx context.Context, db querier, names []string, ever
 				limit = " LIMIT " + strconv.Itoa(mostOneShots)
 			}
 			var some []durable.TriggerRow
-			some, err = find(ctx, s, db, triggers, `{ofjob} WHERE job = ? AND kind = `+number_(kind)+` ORDER BY name`+limit, name)
+			some, err = find(ctx, s, db, triggers, `{ofjob} WHERE job = ? AND kind = `+numeral(kind)+` ORDER BY name`+limit, name)
 			own = append(own, some...)
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Store) runsWhere(q *durable.RunQuery) *where {
 	if len(q.States) > 0 {
 		var list []string
 		for _, n := range q.States {
-			list = append(list, number_(n))
+			list = append(list, numeral(n))
 		}
 		w.and("state IN (" + strings.Join(list, ", ") + ")")
 	}

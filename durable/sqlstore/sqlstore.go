@@ -10,9 +10,8 @@
 // # How it works
 //
 // A claim first asks, in one query, which priorities have a trigger that is due, unless
-// one has just left more than it could take. Only if there is one it begins a
-// transaction. What each transaction locks, and in which
-// order, is what keeps nodes apart and does without deadlocks:
+// one has just left more than it could take. It begins a transaction only if there is one.
+// What each transaction locks, and in which order, keeps nodes apart and avoids deadlocks:
 //
 //	claim   trigger rows (passes over locked ones)
 //	        jobs, shared with other claims (likewise)
