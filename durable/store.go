@@ -253,7 +253,9 @@ type JobState struct {
 	Running  []RunRow // in order of ID
 }
 
-// A RunQuery selects runs. Fields that are zero select all.
+// A RunQuery selects runs. Fields that are zero select all. A query by IDs, Job, From or
+// Before goes to what it selects; one by Node, Trigger or States alone reads the history from
+// its end until Limit is met, all of it if there are fewer: give it a From.
 type RunQuery struct {
 	IDs      []string
 	Job      string
