@@ -27,6 +27,7 @@ func TestImportsFollowTheArrows(t *testing.T) {
 		{module + "/cronsched", []string{inside}},
 		{module + "/tasktest", []string{module, inside, clock, backoff, sync}},
 		{module + "/internal/queue", nil},
+		{module + "/internal/limits", nil},
 		{module + "/durable", []string{module, module + "/cronsched", inside, clock, backoff, sync}},
 		{module + "/durable/sqlstore", []string{module, module + "/cronsched", module + "/durable", inside, clock, backoff, sync}},
 	} {

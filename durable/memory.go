@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
+
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
 // A Memory is a Store in the memory of this process: what it has is gone when the
@@ -31,7 +33,7 @@ type Memory struct {
 	jobs  ordered[*memoryJob]
 
 	// Each trigger is in one of these, as its state says, or in none: see put.
-	waiting    map[string]*[priorities]dueHeap // by handler, then priority
+	waiting    map[string]*[limits.Priorities]dueHeap // by handler, then priority
 	undue      map[*memoryTrigger]struct{}
 	broadcasts ordered[*memoryTrigger]
 	blocked    map[*memoryJob]struct{} // jobs that have blocked triggers
@@ -44,9 +46,6 @@ type Memory struct {
 	byNode  map[string]map[*memoryRun]struct{} // active runs
 	byStart ordered[*memoryRun]                // ended runs
 }
-
-// priorities is how many there are, from 0.
-const priorities = 11
 
 // A memoryJob is what belongs to the name of a job. It outlives the job, for the
 // sake of fence, which must rise over all jobs of that name.
@@ -101,7 +100,7 @@ func NewMemory(opts ...MemoryOption) *Memory {
 		leases:     map[string]*LeaseRow{},
 		named:      map[string]*memoryJob{},
 		jobs:       ordered[*memoryJob]{less: func(a, b *memoryJob) bool { return a.row.Name < b.row.Name }},
-		waiting:    map[string]*[priorities]dueHeap{},
+		waiting:    map[string]*[limits.Priorities]dueHeap{},
 		undue:      map[*memoryTrigger]struct{}{},
 		broadcasts: ordered[*memoryTrigger]{less: func(a, b *memoryTrigger) bool { return a.row.ID < b.row.ID }},
 		blocked:    map[*memoryJob]struct{}{},
@@ -263,19 +262,11 @@ func (m *Memory) takeOut(t *memoryTrigger) {
 func (m *Memory) queue(t *memoryTrigger) *dueHeap {
 	q := m.waiting[t.row.Handler]
 	if q == nil {
-		q = new([priorities]dueHeap)
+		q = new([limits.Priorities]dueHeap)
 		m.waiting[t.row.Handler] = q
 	}
-	return &q[min(max(t.row.Priority, 0), priorities-1)]
+	return &q[min(max(t.row.Priority, 0), limits.Priorities-1)]
 }
-
-// How many blocked triggers of a job are woken: by the end of its run, two, since one may be
-// gone before it is claimed; behind triggers that did not run, more, since they may not run
-// either.
-const (
-	wakes       = 2
-	wakesBehind = 100
-)
 
 // unblock sets the first n blocked triggers of a job waiting, and tells how many there
 // were. One of them will run, and the others are blocked again: to wake them all at each

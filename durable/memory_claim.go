@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
 // Claim implements Store.
@@ -36,7 +38,7 @@ func (m *Memory) Claim(ctx context.Context, r ClaimRequest) (ClaimResult, error)
 	// What waits behind triggers that do not run would wait for an end that never comes.
 	for _, p := range verdicts {
 		if j := p.t.job; len(j.active) == 0 && j.exists && !j.row.AllowConcurrent && !j.row.Paused {
-			m.unblock(j, wakesBehind)
+			m.unblock(j, limits.WakesBehind)
 		}
 	}
 	clear(verdicts) // they refer to what may be deleted
@@ -145,7 +147,7 @@ func (m *Memory) due(now time.Time, handlers []string, limit int) func(yield fun
 	return func(yield func(*memoryTrigger) bool) {
 		until := now.UnixMicro()
 		var heaps []*dueHeap // of one priority, with due triggers
-		for p := priorities - 1; p >= 0; p-- {
+		for p := limits.Priorities - 1; p >= 0; p-- {
 			heaps = heaps[:0]
 			for _, name := range handlers {
 				if q := m.waiting[name]; q != nil && q[p].isDue(until) {

@@ -3,6 +3,8 @@ package durable
 import (
 	"context"
 	"time"
+
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
 // Finish implements Store.
@@ -101,6 +103,6 @@ func (m *Memory) end(now time.Time, e *End) {
 	a.row.EndedAt = now
 	m.fileEnded(a)
 	if e.Run.Exclusive {
-		m.unblock(a.job, wakes)
+		m.unblock(a.job, limits.Wakes)
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"math"
 	"slices"
 	"time"
-)
 
-// deadNodeKept is how long after its lease a dead node's row stays, so that it
-// hears of its death when it comes back.
-const deadNodeKept = 24 * time.Hour
+	"github.com/taskmanager-go/taskmanager/internal/limits"
+)
 
 // alive tells whether the node has a lease.
 func alive(n *NodeRow, now time.Time) bool { return !n.Dead && now.Before(n.LeaseUntil) }
@@ -65,7 +63,7 @@ func (m *Memory) Expire(ctx context.Context, r ExpireRequest) (ExpireResult, err
 		case !n.Dead && n.LeaseUntil.Add(r.Grace).Before(now):
 			n.Dead = true
 			res.Dead = append(res.Dead, *n)
-		case n.Dead && n.LeaseUntil.Add(deadNodeKept).Before(now) && len(m.byNode[id]) == 0:
+		case n.Dead && n.LeaseUntil.Add(limits.DeadNodeKept).Before(now) && len(m.byNode[id]) == 0:
 			delete(m.nodes, id)
 		}
 	}

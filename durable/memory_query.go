@@ -6,15 +6,8 @@ import (
 	"iter"
 	"slices"
 	"time"
-)
 
-// Limits of answers; see JobQuery, JobState, RunQuery and PurgeRequest.
-const (
-	memoryJobs     = 1000
-	memoryOneShots = 100
-	memoryRuns     = 100
-	memoryRunsMost = 1000
-	memoryPurge    = 5000
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
 // Jobs implements Store.
@@ -24,7 +17,7 @@ func (m *Memory) Jobs(ctx context.Context, q JobQuery) ([]JobState, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	limit := cmp.Or(max(q.Limit, 0), memoryJobs)
+	limit := cmp.Or(max(q.Limit, 0), limits.DefaultJobs)
 	var states []JobState
 	for j := range m.jobsFor(&q) {
 		if len(states) == limit {
@@ -67,7 +60,7 @@ func triggersFor(j *memoryJob, q *JobQuery) (rows []TriggerRow) {
 	added := 0
 	for t := range j.triggers.rising(none) {
 		if t.row.OneShot() && (!q.EveryNode || t.row.Kind != KindBroadcast) {
-			if added++; added > memoryOneShots {
+			if added++; added > limits.MostOneShots {
 				if q.EveryNode {
 					continue
 				}
@@ -86,7 +79,7 @@ func (m *Memory) Runs(ctx context.Context, q RunQuery) ([]RunRow, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	limit := min(cmp.Or(max(q.Limit, 0), memoryRuns), memoryRunsMost)
+	limit := min(cmp.Or(max(q.Limit, 0), limits.DefaultRuns), limits.MostRuns)
 	var found []*memoryRun
 	for _, r := range m.active {
 		if q.selects(&r.row) {
@@ -177,7 +170,7 @@ func (m *Memory) Purge(ctx context.Context, r PurgeRequest) (int, error) {
 }
 
 func (m *Memory) toPurge(r PurgeRequest) []*memoryRun {
-	limit := cmp.Or(max(r.Limit, 0), memoryPurge)
+	limit := cmp.Or(max(r.Limit, 0), limits.DefaultPurge)
 	var doomed []*memoryRun
 	if len(r.IDs) > 0 {
 		for _, id := range r.IDs {

@@ -14,13 +14,11 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
-// priorities is how many there are, from 0.
-const priorities = 11
-
 // due is when the first trigger of each priority is due, zero for none.
-type due [priorities]time.Time
+type due [limits.Priorities]time.Time
 
 // first is the earliest one.
 func (d *due) first() (first time.Time) {
@@ -93,7 +91,7 @@ func (s *Store) look(ctx context.Context, node string, of *eligible, seen *sight
 	// Without parameters it is one query to drivers that prepare those with them, too.
 	q.WriteString("SELECT {now}, (SELECT lease_until FROM {node} WHERE id = " + s.dialect.literal(node) + " AND dead = 0), " +
 		"(SELECT max(CASE state WHEN " + broadcast + " THEN id END) FROM {trigger}{due} WHERE state = " + broadcast + ")")
-	for p := range priorities {
+	for p := range limits.Priorities {
 		q.WriteString(", (SELECT due_at FROM {trigger}{due} WHERE state = " + numeral(durable.StateWaiting) + " AND priority = " + strconv.Itoa(p) +
 			" AND due_at > -9000000000000000000 AND " + of.where + " ORDER BY due_at, id LIMIT 1)")
 		all = append(all, of.args...)
@@ -232,7 +230,7 @@ func (c *claiming) candidates(found []candidate, r *durable.ClaimRequest) ([]can
 	var shared truth
 	into = append(into, &place, &shared)
 	columns := triggers.own() + ", " + c.dialect.readPlace
-	for p := priorities - 1; p >= 0 && len(found) < limit; p-- {
+	for p := limits.Priorities - 1; p >= 0 && len(found) < limit; p-- {
 		if first := c.seen.due[p]; first.IsZero() || first.After(c.now) {
 			continue
 		}

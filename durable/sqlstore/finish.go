@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
 // Finish implements durable.Store.
@@ -104,7 +105,7 @@ func (t *txn) finish(r *durable.FinishRequest, clash bool) ([]bool, error) {
 	if err := insert(t, history, local, true); err != nil {
 		return nil, err
 	}
-	if _, err := t.unblock(slices.Sorted(maps.Keys(freed)), wakes); err != nil {
+	if _, err := t.unblock(slices.Sorted(maps.Keys(freed)), limits.Wakes); err != nil {
 		return nil, err
 	}
 	if err := t.resume(slices.Sorted(maps.Keys(held)), r.Resume); err != nil {
@@ -314,12 +315,6 @@ func (t *txn) keepRun(end *durable.RunRow) (bool, error) {
 	row.Code, row.Message, row.Detail = end.Code, end.Message, end.Detail
 	return true, update(t, runs, rows, []durable.RunRow{row}, false)
 }
-
-// How many blocked triggers of a job are woken: see Finish of durable.Store.
-const (
-	wakes       = 2
-	wakesBehind = 100
-)
 
 // unblock sets blocked triggers of jobs waiting, the first n of each, and tells whether
 // there were any. One of them will run, and the others are blocked again: to wake them all

@@ -8,11 +8,8 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
-
-// deadNodeKept is how long after its lease a dead node's row stays, so that it hears
-// of its death when it comes back.
-const deadNodeKept = 24 * time.Hour
 
 // Beat implements durable.Store.
 func (s *Store) Beat(ctx context.Context, node durable.NodeRow, ttl time.Duration) (res durable.BeatResult, err error) {
@@ -81,7 +78,7 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 	res.Now = t.now
 	now := t.now.UnixMicro()
 	if _, err := t.exec(`DELETE FROM {node} WHERE dead = 1 AND lease_until < ? AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.node = {node}.id)`,
-		t.now.Add(-deadNodeKept).UnixMicro()); err != nil {
+		t.now.Add(-limits.DeadNodeKept).UnixMicro()); err != nil {
 		return res, err
 	}
 	// A beat that was first has moved the lease by the time we have the lock.

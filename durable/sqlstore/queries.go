@@ -11,15 +11,7 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
-)
-
-// Limits of answers; see durable.JobQuery, JobState, RunQuery and PurgeRequest.
-const (
-	defaultJobs  = 1000
-	mostOneShots = 100
-	defaultRuns  = 100
-	mostRuns     = 1000
-	defaultPurge = 5000
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
 // A where is conditions, to be joined with AND.
@@ -65,7 +57,7 @@ func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]du
 	if q.After != "" {
 		w.and("name > ?", q.After)
 	}
-	limit := cmp.Or(max(q.Limit, 0), defaultJobs)
+	limit := cmp.Or(max(q.Limit, 0), limits.DefaultJobs)
 	rows, err := find(ctx, s, db, jobs, w.String()+" ORDER BY name LIMIT "+strconv.Itoa(limit), w.args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -84,7 +76,7 @@ func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]du
 		added := map[string]int{}
 		for _, t := range own {
 			if bounded(t.Kind, q.EveryNode) {
-				if added[t.Job]++; added[t.Job] > mostOneShots {
+				if added[t.Job]++; added[t.Job] > limits.MostOneShots {
 					continue
 				}
 			}
@@ -103,7 +95,7 @@ func (s *Store) jobs(ctx context.Context, db querier, q *durable.JobQuery) ([]du
 	return states, err
 }
 
-// bounded tells whether there are at most mostOneShots triggers of that kind in an answer.
+// bounded tells whether there are at most limits.MostOneShots triggers of that kind in an answer.
 func bounded(kind durable.Kind, everyNode bool) bool {
 	return kind != durable.KindSchedule && (kind != durable.KindBroadcast || !everyNode)
 }
@@ -114,7 +106,7 @@ func (s *Store) triggersOf(ctx context.Context, db querier, names []string, ever
 	which, args := s.dialect.among("j.name", names)
 	many := map[string]bool{}
 	err := each(ctx, s, db, `SELECT j.name FROM {job} AS j WHERE `+which+
-		` AND (SELECT x.kind FROM {trigger} AS x{ofjob} WHERE x.job = j.name AND x.kind > 0 ORDER BY x.kind, x.name LIMIT 1 OFFSET `+strconv.Itoa(mostOneShots)+`) IS NOT NULL`,
+		` AND (SELECT x.kind FROM {trigger} AS x{ofjob} WHERE x.job = j.name AND x.kind > 0 ORDER BY x.kind, x.name LIMIT 1 OFFSET `+strconv.Itoa(limits.MostOneShots)+`) IS NOT NULL`,
 		args, func(rows *sql.Rows) error {
 			var name string
 			err := rows.Scan(&name)
@@ -131,7 +123,7 @@ func (s *Store) triggersOf(ctx context.Context, db querier, names []string, ever
 		for kind := durable.KindSchedule; kind <= durable.KindBroadcast && err == nil; kind++ {
 			limit := ""
 			if bounded(kind, everyNode) {
-				limit = " LIMIT " + strconv.Itoa(mostOneShots)
+				limit = " LIMIT " + strconv.Itoa(limits.MostOneShots)
 			}
 			var some []durable.TriggerRow
 			some, err = find(ctx, s, db, triggers, `{ofjob} WHERE job = ? AND kind = `+numeral(kind)+` ORDER BY name`+limit, name)
@@ -157,7 +149,7 @@ func (s *Store) Runs(ctx context.Context, q durable.RunQuery) (rows []durable.Ru
 }
 
 func (s *Store) runs(ctx context.Context, db querier, q *durable.RunQuery) ([]durable.RunRow, error) {
-	limit := min(cmp.Or(max(q.Limit, 0), defaultRuns), mostRuns)
+	limit := min(cmp.Or(max(q.Limit, 0), limits.DefaultRuns), limits.MostRuns)
 	w := s.runsWhere(q)
 	text := w.String() + " ORDER BY started_at DESC, id DESC LIMIT " + strconv.Itoa(limit)
 	// Active ones first: one that ends in between is then in both.
@@ -239,7 +231,7 @@ func (t *txn) purge(r *durable.PurgeRequest) (int, error) {
 		// What has ended by then has started by then: the index by start is enough.
 		w.and("started_at <= ? AND ended_at < ?", before, before)
 	}
-	limit := cmp.Or(max(r.Limit, 0), defaultPurge)
+	limit := cmp.Or(max(r.Limit, 0), limits.DefaultPurge)
 	ids, err := t.texts("SELECT id FROM {history}"+w.String()+" ORDER BY started_at, id LIMIT "+strconv.Itoa(limit)+"{skip}", w.args...)
 	if err != nil || len(ids) == 0 {
 		return 0, err

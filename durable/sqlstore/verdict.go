@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/taskmanager-go/taskmanager/durable"
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
 // note notes what a verdict makes of a trigger.
@@ -65,7 +66,7 @@ func (c *claiming) carryOut() error {
 		return err
 	}
 	// What waits behind triggers that do not run would wait for an end that never comes.
-	some, err := c.unblock(slices.Sorted(maps.Keys(c.turns)), wakesBehind)
+	some, err := c.unblock(slices.Sorted(maps.Keys(c.turns)), limits.WakesBehind)
 	if err != nil {
 		return err
 	}
