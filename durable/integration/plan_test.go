@@ -19,11 +19,8 @@ func TestEarlyPlansGoByKeys(t *testing.T) {
 		enqueueMany(t, s, "a", 10*n+1, 10*n+9)
 		finishAll(t, s, endsOf(claimAs(t, s, "n", 10, runIt)))
 	}
-	do(t, db, "SET plan_cache_mode = force_generic_plan")
-	moves := texts(t, db, `SELECT 'EXPLAIN EXECUTE ' || quote_ident(name) || '(' || array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ', ') || ')'
-		FROM pg_prepared_statements WHERE cardinality(parameter_types) > 0 AND statement LIKE '%DELETE FROM%INSERT INTO%'`)
-	for _, explain := range moves {
-		plan := strings.Join(texts(t, db, explain), "\n")
+	moves := plansOf(t, db, "%DELETE FROM%INSERT INTO%")
+	for _, plan := range moves {
 		if strings.Contains(plan, "Seq Scan on taskmanager_") {
 			t.Errorf("a statement is carried out by reading all of a table:\n%s", plan)
 		}
@@ -31,6 +28,36 @@ func TestEarlyPlansGoByKeys(t *testing.T) {
 	if len(moves) != 2 {
 		t.Errorf("there are %d statements that move rows, want that of claims and that of ends", len(moves))
 	}
+}
+
+// The end of a run looks at those behind it that it wakes, and not at the whole queue. On
+// the other databases the statement names the index.
+func TestAnEndReadsNoQueueToItsEnd(t *testing.T) {
+	s, db := databases[1].store(t, 1)
+	blocked(t, s, db, 5000)
+	do(t, db, "ANALYZE taskmanager_trigger")
+	finishAll(t, s, endsOf(claimAs(t, s, "n", 10, planOrBlock)))
+	wakes := plansOf(t, db, "%CROSS JOIN LATERAL%")
+	for _, plan := range wakes {
+		if !strings.Contains(plan, "taskmanager_trigger_blocked") || strings.Contains(plan, "Sort") {
+			t.Errorf("the end of a run reads more than the first of its queue:\n%s", plan)
+		}
+	}
+	if len(wakes) != 1 {
+		t.Errorf("there are %d statements that wake, want 1", len(wakes))
+	}
+}
+
+// plansOf are the plans, whatever their parameters, of statements that the connection has
+// prepared.
+func plansOf(t *testing.T, db *sql.DB, like string) (plans []string) {
+	t.Helper()
+	do(t, db, "SET plan_cache_mode = force_generic_plan")
+	for _, explain := range texts(t, db, `SELECT 'EXPLAIN EXECUTE ' || quote_ident(name) || '(' || array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ', ') || ')'
+		FROM pg_prepared_statements WHERE cardinality(parameter_types) > 0 AND statement LIKE '`+like+`'`) {
+		plans = append(plans, strings.Join(texts(t, db, explain), "\n"))
+	}
+	return plans
 }
 
 // texts reads a query's texts, in order.

@@ -1,12 +1,13 @@
 package integration
 
 import (
+	"database/sql"
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
+	"github.com/taskmanager-go/taskmanager/durable/sqlstore"
 )
 
 // Queues of runs of a job that does not allow concurrency.
@@ -98,31 +99,35 @@ func TestAQueueGoesOnBehindWhatDoesNotRun(t *testing.T) {
 	}
 }
 
-// What the end of a run costs does not grow with the queue behind it. The best of some ends
-// is compared, since others use the machine, too.
-func TestAnEndOfALongQueueCostsWhatThatOfAShortOneDoes(t *testing.T) {
+// What the end of a run costs must not grow with the queue behind it.
+func BenchmarkAnEndBeforeAQueue(b *testing.B) {
 	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			best := func(queue int) time.Duration {
-				s, db := d.store(t, 2)
-				jobOf(t, s, "a", false)
-				enqueueMany(t, s, "a", 1, queue)
-				do(t, db, fmt.Sprintf("UPDATE taskmanager_trigger SET state = %d WHERE id > '%s'", durable.StateBlocked, idOf(1)))
-				best := time.Hour
-				for n := range 12 {
-					running := claimAs(t, s, "n", 10, planOrBlock)
-					wantClaimed(t, running, idOf(n+1))
-					start := time.Now()
-					finishAll(t, s, endsOf(running))
-					best = min(best, time.Since(start))
+		sizes := []int{20, 20_000}
+		if testing.Short() {
+			sizes = []int{20}
+		}
+		for _, queue := range sizes {
+			b.Run(fmt.Sprintf("%s/blocked=%d", d.name, queue), func(b *testing.B) {
+				s, db := d.store(b, 2)
+				blocked(b, s, db, queue)
+				for n := 1; b.Loop(); n++ {
+					b.StopTimer()
+					enqueueMany(b, s, "a", queue+n, queue+n)
+					running := claimAs(b, s, "n", 10, planOrBlock)
+					wantClaimed(b, running, idOf(n))
+					b.StartTimer()
+					finishAll(b, s, endsOf(running))
 				}
-				return best
-			}
-			short, long := best(20), best(20_000)
-			t.Logf("an end before 20 blocked triggers takes %v, before 20,000 %v", short, long)
-			if long > 4*short+time.Millisecond {
-				t.Errorf("an end before 20,000 blocked triggers takes %v, before 20 %v, want about the same", long, short)
-			}
-		})
+			})
+		}
 	}
+}
+
+// blocked makes a job without concurrency, with that many triggers, of which all but the
+// first are blocked.
+func blocked(t testing.TB, s *sqlstore.Store, db *sql.DB, queue int) {
+	t.Helper()
+	jobOf(t, s, "a", false)
+	enqueueMany(t, s, "a", 1, queue)
+	do(t, db, fmt.Sprintf("UPDATE taskmanager_trigger SET state = %d WHERE id > '%s'", durable.StateBlocked, idOf(1)))
 }

@@ -23,6 +23,7 @@ type Dialect struct {
 	encoding, utf8 string
 
 	schemas  bool   // tables may be in a schema of their own
+	lateral  bool   // a table in FROM may be a query of the ones before it
 	moves    bool   // a DELETE's RETURNING can be the source of an INSERT
 	then     string // joins a batch, which comes first, with a table
 	timeouts string // a condition that is true, and bounds what others wait for the transaction
@@ -80,12 +81,17 @@ func (d *Dialect) removeBy(key column, table string, values []string) (string, [
 		where, args := d.among(key.name, values)
 		return "DELETE FROM " + table + " WHERE " + where, args
 	}
+	batch, args := d.batch([]column{{"listed", key.kind}}, listed(values))
+	return d.remove(table, batch, "t."+key.name+" = v.listed"), args
+}
+
+// listed makes rows of one column of values.
+func listed(values []string) [][]any {
 	rows := make([][]any, len(values))
 	for i, v := range values {
 		rows[i] = []any{v}
 	}
-	batch, args := d.batch([]column{{"listed", key.kind}}, rows)
-	return d.remove(table, batch, "t."+key.name+" = v.listed"), args
+	return rows
 }
 
 // source selects an INSERT's rows from a batch. WHERE keeps SQLite from taking ON CONFLICT

@@ -324,30 +324,25 @@ func (t *txn) unblock(names []string, n int) (some bool, err error) {
 		return false, nil
 	}
 	blocked := "state = " + numeral(durable.StateBlocked)
-	if len(names) > 1 { // most have none
-		rows := make([][]any, len(names))
-		for i, name := range names {
-			rows[i] = []any{name}
-		}
-		batch, args := t.dialect.batch([]column{{"job", short}}, rows)
-		names, err = t.texts("SELECT v.job FROM "+batch+" WHERE EXISTS (SELECT 1 FROM {trigger} AS t{blocked} WHERE t.job = v.job AND t."+blocked+")", args...)
-		if err != nil {
-			return false, err
-		}
+	// The index has those of a job in this order. A ranking of all would read every queue to
+	// its end.
+	first := func(job string) string {
+		return "(SELECT t.id FROM {trigger} AS t{blocked} WHERE t.job = " + job + " AND t." + blocked +
+			" ORDER BY t.priority DESC, t.due_at{nulls}, t.id LIMIT " + strconv.Itoa(n) + ") AS b"
 	}
-	// One job at a time: the index has them in this order, and a query of several jobs would
-	// have to read the whole queue of each.
 	var ids []string
-	for _, name := range names {
-		first, err := t.texts("SELECT id FROM {trigger}{blocked} WHERE job = ? AND "+blocked+
-			" ORDER BY priority DESC, due_at{nulls}, id LIMIT "+strconv.Itoa(n), name)
-		if err != nil {
-			return false, err
-		}
-		ids = append(ids, first...)
+	if t.dialect.lateral {
+		batch, args := t.dialect.batch([]column{{"job", short}}, listed(names))
+		ids, err = t.texts("SELECT b.id FROM "+batch+" CROSS JOIN LATERAL "+first("v.job"), args...)
+	} else {
+		err = chunks(listed(names), func(rows [][]any) error {
+			some, err := t.texts("SELECT id FROM "+strings.Join(slices.Repeat([]string{first("?")}, len(rows)), " UNION ALL SELECT id FROM "), slices.Concat(rows...)...)
+			ids = append(ids, some...)
+			return err
+		})
 	}
-	if len(ids) == 0 {
-		return false, nil
+	if err != nil || len(ids) == 0 {
+		return false, err
 	}
 	slices.Sort(ids)
 	where, args := t.dialect.among("id", ids)

@@ -24,6 +24,7 @@ func PostgreSQL() Dialect {
 		utf8:          "UTF8",
 		numbered:      true,
 		schemas:       true,
+		lateral:       true,
 		moves:         true,
 		transactional: true,
 		place:         column{"ctid", address},
