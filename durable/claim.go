@@ -138,8 +138,7 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 	res, err := s.store.Claim(ctx, ClaimRequest{
 		Node: node, Limit: ask, Handlers: s.registry.names(), Except: c.exceptions(), Plan: s.planner.plan,
 	})
-	if !c.unhold(turn) { // the watchdog gave up on it: what it may have claimed shows in a heartbeat
-		c.lost.Store(true)
+	if !c.unhold(turn) { // it was given up on: what it may have claimed shows in a heartbeat
 		s.loops.beat.wake()
 		return false, nil
 	}
@@ -280,8 +279,8 @@ func (c *claimer) unhold(turn int) bool {
 	return true
 }
 
-// giveUp is called when a round hangs: its slots are free again, and its claim's answer
-// counts as lost.
+// giveUp is called when a claim hangs, by the watchdog or a stop: its slots are free
+// again, and its answer counts as lost.
 func (c *claimer) giveUp() {
 	c.turn.giveUp()
 	c.mu.Lock()
@@ -289,6 +288,7 @@ func (c *claimer) giveUp() {
 	c.over = c.begun
 	if c.holder != 0 {
 		c.holder = 0
+		c.lost.Store(true)
 		c.s.flights.release(c.slots)
 	}
 }
@@ -315,6 +315,7 @@ func (s *Scheduler) mayClaim() bool {
 func (s *Scheduler) begin(r *RunRow, job *JobRow) bool {
 	if !s.lease.holdsAs(r.Node) { // the answer took too long: others may hold it for lost
 		s.log(slog.LevelWarn, "claim came back after the lease had ended", slog.String("job", r.Job), slog.String("run", r.ID))
+		s.claimer.lost.Store(true) // if nobody does, a heartbeat finds it
 		return false
 	}
 	if s.flights.isClosed() { // it came back too late for the stop

@@ -21,7 +21,8 @@ const (
 
 // Shutdown ends the scheduler:
 //
-//  1. It claims nothing more; a claim in progress may end (at most 5 s).
+//  1. It claims nothing more; a claim in progress may end (at most 5 s). What one that
+//     does not has claimed is given back, as far as the store knows of it by then.
 //  2. Runs go on for ShutdownTimeout, or until ctx ends, while the node keeps its
 //     lease.
 //  3. Those that still run have their contexts cancelled, cause ErrStopping, and 5 s
@@ -90,7 +91,9 @@ func (s *Scheduler) stop(ctx context.Context, hurry <-chan struct{}) {
 		s.claimer.turn.end(s.claimer.turn.take())
 		close(claimed)
 	}()
-	s.await(claimed, claimPatience, nil)
+	if !s.await(claimed, claimPatience, nil) {
+		s.claimer.giveUp() // handBackLost sees to what it may have claimed
+	}
 	s.flights.close()
 	for _, l := range []*loop{l.claim, l.local, l.sweep} {
 		l.stop()

@@ -152,7 +152,7 @@ func TestNothingIsClaimedOnceAStopHasBegun(t *testing.T) {
 func TestAClaimThatIsStuckHoldsAStopUpForFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		var y tally
+		var y, z tally
 		a := c.node("a", durable.Config{}).handle("h", y.quick).add(durable.Job{Name: "j", Handler: "h"}).start()
 		a.store.set(func(ctx context.Context, call string, do func() error) error {
 			err := do()
@@ -166,11 +166,58 @@ func TestAClaimThatIsStuckHoldsAStopUpForFiveSeconds(t *testing.T) {
 		if took < 5*time.Second || took > 6*time.Second || err != nil {
 			t.Errorf("Shutdown took %v and gave %v, want 5s and nil", took, err)
 		}
-		c.clk.Advance(time.Minute)
-		if y.count() != 0 {
-			t.Errorf("%d runs began after Shutdown had returned, want 0", y.count())
+		c.node("b", durable.Config{}).handle("h", z.quick).start()
+		c.clk.Advance(3 * time.Minute)
+		if y.count() != 0 || z.count() != 1 {
+			t.Errorf("%d runs began after Shutdown had returned, %d on the other node, want 0, 1", y.count(), z.count())
 		}
+		c.wantStates("j", "manual:cancelled", "manual:succeeded")
 	})
+}
+
+// Nobody has heard of what these claims have claimed when the stop comes.
+func TestAStopHandsBackWhatAClaimThatHungHasClaimed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		nodeTimeout, hangs, stop time.Duration
+		revived                  uint64
+	}{
+		"the watchdog has given up on it":           {90 * time.Second, 10 * time.Minute, 65 * time.Second, 1},
+		"its answer came after the lease had ended": {10 * time.Second, 9 * time.Second, 9 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				var y, z tally
+				a := c.node("a", durable.Config{NodeTimeout: tc.nodeTimeout}).handle("h", y.quick).
+					add(durable.Job{Name: "j", Handler: "h"}).start()
+				hung := false
+				a.store.set(func(ctx context.Context, call string, do func() error) error {
+					if call == "beat" { // nor did a heartbeat find it
+						return errAway
+					}
+					err := do()
+					if call == "claim" && !hung {
+						hung = true
+						_ = c.clk.Sleep(context.WithoutCancel(ctx), tc.hangs)
+					}
+					return err
+				})
+				a.trigger("j")
+				c.clk.Advance(tc.stop)
+				if got := a.Stats().Revived; got != tc.revived || y.count() != 0 {
+					t.Fatalf("%d loops revived, %d runs, want %d, 0", got, y.count(), tc.revived)
+				}
+				a.store.set(nil)
+				a.shut()
+				c.node("b", durable.Config{}).handle("h", z.quick).start()
+				c.clk.Advance(11 * time.Minute)
+				if y.count() != 0 || z.count() != 1 {
+					t.Errorf("%d runs here, %d on the other node, want 0, 1", y.count(), z.count())
+				}
+				c.wantStates("j", "manual:cancelled", "manual:succeeded")
+			})
+		})
+	}
 }
 
 func TestShutdownsAgreeAndLaterOnesWaitForTheirContext(t *testing.T) {
