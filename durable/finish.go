@@ -3,6 +3,7 @@ package durable
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,7 +28,9 @@ type finisher struct {
 	gathered atomic.Uint64 // waits for others, for their names
 
 	mu    sync.Mutex // a leaf lock, but for the turn's; guards the fields below
+	most  int        // bounds the next batch: fewer than batch after one that failed
 	queue []*landing
+	aside []*landing // each refused alone: those in the queue go first
 	free  []*landing // to be used again; as many as there are slots at most
 	spare []End      // so too, for a batch; nil while one is on its way
 	// gathers tells that ends wait for others: see gatherEnds.
@@ -38,8 +41,10 @@ type finisher struct {
 
 // A landing is a flight whose handler has returned, with what is to be recorded.
 type landing struct {
-	flight *flight // nil for a run of a dead node's
-	end    End
+	flight  *flight // nil for a run of a dead node's
+	end     End
+	refused int   // how often the store has refused it alone
+	again   int64 // monotonic: when it is tried again after that
 }
 
 // land has the end of a flight recorded. A success that nothing waits for may wait for
@@ -100,31 +105,74 @@ func (f *finisher) gatherOver() {
 func (f *finisher) pending() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.queue)
+	return len(f.queue) + len(f.aside)
 }
 
 // round is the loop's work: a batch, and another as long as there is one.
 func (f *finisher) round(ctx context.Context) error {
+	_, now := f.s.host.Now()
+	f.recall(now)
 	err := f.flush(ctx)
-	if err == nil && f.pending() > 0 {
+	if errors.Is(err, errAside) { // the others are not to wait until the loop has backed off
+		err = nil
+	}
+	f.mu.Lock()
+	more, waits := len(f.queue) > 0, len(f.aside) > 0
+	f.mu.Unlock()
+	switch {
+	case err == nil && more:
 		f.s.loops.finish.wake()
+	case waits:
+		f.s.loops.finish.in(minLoopBackoff)
 	}
 	return err
 }
 
-// flush records one batch.
+// recall puts ends that were set aside, and whose time has come, behind the others; not
+// more than make a batch.
+func (f *finisher) recall(now int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	f.aside = slices.DeleteFunc(f.aside, func(l *landing) bool {
+		if l.again > now || n == f.most {
+			return false
+		}
+		n++
+		f.queue = append(f.queue, l)
+		return true
+	})
+}
+
+// flush records one batch. What the store refuses may be one end alone, whose job somebody
+// has locked, or whose text it cannot take: what is left of the batch is halved until it
+// goes through, or one end is left, which is set aside.
 func (f *finisher) flush(ctx context.Context) error {
 	turn := f.turn.take()
 	defer f.turn.end(turn)
+	for patience := f.s.opTimeout / 2; ; patience /= 2 {
+		n, err := f.record(ctx, turn, patience)
+		if err == nil || n <= 1 || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// errAside is of an end that the store refuses alone, and not for the first time.
+var errAside = errors.New("durable: an end of a run is set aside")
+
+// record records the ends in front, within patience. If the store fails them n tells how
+// many they were.
+func (f *finisher) record(ctx context.Context, turn int, patience time.Duration) (n int, err error) {
 	f.mu.Lock()
-	n, bytes := 0, 0
-	for n < len(f.queue) && n < batch && (n == 0 || bytes < batchBytes) {
+	bytes := 0
+	for n < len(f.queue) && n < f.most && (n == 0 || bytes < batchBytes && (f.queue[n].refused > 0) == (f.queue[0].refused > 0)) {
 		bytes += len(f.queue[n].end.Run.Data) + len(f.queue[n].end.Run.Detail)
 		n++
 	}
 	if n == 0 {
 		f.mu.Unlock()
-		return nil
+		return 0, nil
 	}
 	landings := slices.Clone(f.queue[:n])
 	ends := f.spare[:0]
@@ -134,23 +182,18 @@ func (f *finisher) flush(ctx context.Context) error {
 		ends = append(ends, l.end)
 	}
 	s := f.s
-	ok, err := s.store.Finish(ctx, FinishRequest{Ends: ends, Resume: s.planner.resume})
+	limited, cancel := context.WithTimeout(ctx, patience)
+	ok, err := s.store.Finish(limited, FinishRequest{Ends: ends, Resume: s.planner.resume})
+	cancel()
 	if !f.turn.has(turn) { // the watchdog gave up on it
-		return nil
+		return 0, nil
 	}
-	if s.noteStore("finish", err) != nil {
-		f.mu.Lock()
-		if f.doubt == nil {
-			f.doubt = map[string]bool{}
-		}
-		for _, e := range ends {
-			f.doubt[e.Run.ID] = true
-		}
-		f.mu.Unlock()
-		return err
+	if err != nil {
+		return n, f.failed(ctx, turn, landings, err)
 	}
+	_ = s.noteStore("finish", nil)
 	if err := f.settleDoubts(ctx, ends, ok); err != nil || !f.recorded(turn, n) {
-		return err
+		return 0, err
 	}
 	due := false
 	for i, l := range landings {
@@ -165,7 +208,58 @@ func (f *finisher) flush(ctx context.Context) error {
 	}
 	s.claimer.slotsFreed()
 	f.reuse(landings, ends)
-	return nil
+	return 0, nil
+}
+
+// failed takes note of a batch that was not recorded, or whose answer got lost. An end
+// that was alone is set aside.
+func (f *finisher) failed(ctx context.Context, turn int, landings []*landing, err error) error {
+	f.doubtAll(landings)
+	if ctx.Err() != nil { // of the round: it says nothing about the ends
+		return f.s.noteStore("finish", err)
+	}
+	f.mu.Lock()
+	f.most = max(1, len(landings)/2)
+	f.mu.Unlock()
+	if len(landings) > 1 {
+		return err
+	}
+	l := landings[0]
+	if !f.setAside(turn, l) || l.refused == 1 {
+		return f.s.noteStore("finish", err)
+	}
+	r := &l.end.Run
+	f.s.logSeldom("end/"+r.ID, slog.LevelError, "end of a run cannot be recorded, others go first",
+		slog.String("job", r.Job), slog.String("run", r.ID), errAttr(err))
+	return fmt.Errorf("%w: %w", errAside, err)
+}
+
+// setAside takes the first end out of the queue for a while, unless somebody else sees
+// to it.
+func (f *finisher) setAside(turn int, l *landing) bool {
+	_, now := f.s.host.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.turn.has(turn) {
+		return false
+	}
+	l.again = now + int64(min(minLoopBackoff<<min(l.refused, 10), maxLoopBackoff))
+	l.refused++
+	f.queue = slices.Delete(f.queue, 0, 1)
+	f.aside = append(f.aside, l)
+	return true
+}
+
+// doubtAll notes that the ends may have been recorded.
+func (f *finisher) doubtAll(landings []*landing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.doubt == nil {
+		f.doubt = map[string]bool{}
+	}
+	for _, l := range landings {
+		f.doubt[l.end.Run.ID] = true
+	}
 }
 
 // recorded takes the first n ends out of the queue, unless somebody else sees to them.
@@ -175,6 +269,7 @@ func (f *finisher) recorded(turn, n int) bool {
 	if !f.turn.has(turn) {
 		return false
 	}
+	f.most = min(2*f.most, batch)
 	if f.queue = slices.Delete(f.queue, 0, n); len(f.queue) == 0 {
 		f.queue = nil
 	}
@@ -231,13 +326,9 @@ func (f *finisher) settleDoubts(ctx context.Context, ends []End, ok []bool) erro
 func (f *finisher) giveUp() {
 	f.turn.giveUp()
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.doubt == nil {
-		f.doubt = map[string]bool{}
-	}
-	for _, l := range f.queue {
-		f.doubt[l.end.Run.ID] = true
-	}
+	queue := slices.Clone(f.queue)
+	f.mu.Unlock()
+	f.doubtAll(queue)
 }
 
 // landed tells of a run whose end has been recorded, or refused.

@@ -2,6 +2,8 @@ package durable_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +130,88 @@ func TestAnEndThatCouldNotBeRecordedIsTriedAgainWithinSeconds(t *testing.T) {
 		})
 		n.trigger("j")
 		c.clk.Advance(2 * time.Second)
+		c.wantStates("j", "manual:succeeded")
+	})
+}
+
+// refusing is a Finish that fails for batches with an end of that job.
+type refusing struct {
+	durable.Store
+	job string
+}
+
+func (r *refusing) Finish(ctx context.Context, req durable.FinishRequest) ([]bool, error) {
+	if slices.ContainsFunc(req.Ends, func(e durable.End) bool { return e.Run.Job == r.job }) {
+		return nil, errAway
+	}
+	return r.Store.Finish(ctx, req)
+}
+
+// As one whose job somebody has locked, or whose text the store cannot take.
+func TestAnEndThatTheStoreRefusesHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		gate := c.clk.NewGate()
+		n := c.node("a", durable.Config{MaxConcurrentRuns: 100}).handle("h", y.held(gate)).handle("quick", y.quick).
+			add(durable.Job{Name: "j", Handler: "h", AllowConcurrent: true}).
+			add(durable.Job{Name: "x", Handler: "h", AllowConcurrent: true}).
+			add(durable.Job{Name: "later", Handler: "quick"}).start()
+		store := &refusing{n.store.Store, "x"}
+		n.store.Store = store
+		for i := range 60 {
+			if n.trigger("j"); i%20 == 0 {
+				n.trigger("x")
+			}
+		}
+		gate.Open()
+		c.clk.Advance(3 * time.Second)
+		if got := c.runs(durable.RunQuery{Job: "j", States: []durable.RunState{durable.RunSucceeded}}); len(got) != 60 {
+			t.Errorf("%d of 60 other ends recorded within 3 s, want all", len(got))
+		}
+		for range 20 {
+			before := n.store.count("finish")
+			n.trigger("later")
+			c.clk.Advance(3 * time.Second)
+			if got := c.runs(durable.RunQuery{Job: "later", States: []durable.RunState{durable.RunRunning}}); len(got) != 0 {
+				t.Errorf("%d ends that came later are not recorded within 3 s, want none", len(got))
+			}
+			c.clk.Advance(27 * time.Second)
+			if got := n.store.count("finish") - before; got > 30 {
+				t.Errorf("%d calls of Finish in half a minute, want no storm", got)
+			}
+		}
+		if st := n.Stats(); st.Pending != 3 {
+			t.Errorf("Pending = %d, want the 3 that are refused", st.Pending)
+		}
+		if len(n.log.with("end of a run cannot be recorded")) == 0 {
+			t.Error("the log does not say which ends are refused")
+		}
+		if got := len(n.events.of(durable.EventRestored)); got > 3 {
+			t.Errorf("%d times the store is said to answer again, want 3 at most", got)
+		}
+		store.job = ""
+		c.clk.Advance(15 * time.Second)
+		c.wantStates("x", "manual:succeeded", "manual:succeeded", "manual:succeeded")
+	})
+}
+
+func TestAStopRecordsTheOtherEndsThoughOneIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		gate := c.clk.NewGate()
+		n := c.node("a", durable.Config{}).handle("h", y.held(gate)).
+			add(durable.Job{Name: "x", Handler: "h"}).add(durable.Job{Name: "j", Handler: "h"}).start()
+		n.store.Store = &refusing{n.store.Store, "x"}
+		n.trigger("x")
+		n.trigger("j")
+		done := n.stop(context.Background())
+		gate.Open()
+		took, err := c.await(done)
+		if err == nil || !strings.Contains(err.Error(), "1 runs") || took > 15*time.Second {
+			t.Errorf("Shutdown took %v and gave %v, want it to tell of 1 end", took, err)
+		}
 		c.wantStates("j", "manual:succeeded")
 	})
 }

@@ -282,6 +282,7 @@ func New(store Store, config Config) (*Scheduler, error) {
 	}
 	s.flights.init(s)
 	s.finisher.s, s.claimer.s, s.locals.s, s.waits.s = s, s, s, s
+	s.finisher.most = batch
 	s.lease.init(s)
 	s.term.init(s)
 	beat := config.NodeTimeout / 3

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager"
@@ -240,6 +241,7 @@ func (s *Scheduler) lastFlush(ctx context.Context) error {
 		defer close(done)
 		for wait := 100 * time.Millisecond; ; wait *= 2 {
 			for err = nil; err == nil && s.finisher.pending() > 0; {
+				s.finisher.recall(math.MaxInt64)
 				err = guarded(func() error { return s.finisher.flush(ctx) })
 			}
 			if err == nil || ctx.Err() != nil {

@@ -18,7 +18,8 @@ import (
 // repeated there: after an error of the database, roll back.
 //
 // The jobs that are edited are locked until the transaction ends, so let it end
-// soon. To add a run of a job locks nothing.
+// soon: their triggers are not claimed meanwhile, and the ends of their runs, of jobs that
+// do not allow concurrency, wait to be recorded. To add a run of a job locks nothing.
 func Tx(tx *sql.Tx) durable.Tx { return callers{tx} }
 
 type callers struct{ tx *sql.Tx }
