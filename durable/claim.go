@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,20 +28,23 @@ type claimer struct {
 	lost    atomic.Bool // the answer of some claim: the store may have runs that are not here
 	gathers atomic.Uint64
 
-	mu       sync.Mutex // a leaf lock; guards the fields below
-	skipped  []string   // IDs of triggers that this node cannot read
-	forgiven int64      // monotonic: when they were last forgiven because of a note
-	added    int        // how many of them the round under way has found
-	begun    int        // claims sent
-	over     int        // claims whose runs, if there was an answer, have begun
-	holder   int        // the turn whose claim is under way, 0 for none
-	slots    int        // that it has reserved
+	mu       sync.Mutex      // a leaf lock; guards the fields below
+	skipped  map[string]bool // IDs of triggers that this node cannot read, at most mostExcept
+	forgiven int64           // monotonic: when they were last forgiven because of a note
+	added    int             // how many of them the round under way has found
+	begun    int             // claims sent
+	over     int             // claims whose runs, if there was an answer, have begun
+	holder   int             // the turn whose claim is under way, 0 for none
+	slots    int             // that it has reserved
 }
 
 const (
 	// exceptFor is how many rounds go by until unreadable triggers are looked at again.
 	// Those that find new ones are not counted, lest many of them starve the others.
 	exceptFor = 100
+	// mostExcept bounds them: each claim names them all, on MySQL in about 3 MiB. What is due
+	// behind more of them is left to nodes that can read them.
+	mostExcept = 5000
 	// contended is the first wait when all that is due is being claimed by others.
 	contended = 5 * time.Millisecond
 	// herd bounds the random delay before a wake-up that other nodes have, too.
@@ -51,10 +55,15 @@ const (
 func (c *claimer) except(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slices.Contains(c.skipped, id) {
+	switch {
+	case c.skipped[id]:
 		return false
+	case len(c.skipped) == mostExcept: // not counted: there is no point in another round at once
+		return true
+	case c.skipped == nil:
+		c.skipped = map[string]bool{}
 	}
-	c.skipped = append(c.skipped, id)
+	c.skipped[id] = true
 	c.added++
 	return true
 }
@@ -88,7 +97,7 @@ func (c *claimer) found() (n int) {
 func (c *claimer) exceptions() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.skipped)
+	return slices.Sorted(maps.Keys(c.skipped))
 }
 
 // round is the loop's work: a claim, and another as long as something is due and a
@@ -151,6 +160,7 @@ func (c *claimer) once(ctx context.Context) (more bool, err error) {
 	}
 	if err := s.noteStore("claim", err); err != nil {
 		answered()
+		c.forgive() // should the store refuse the claim for the sake of what it was to leave out
 		c.lost.Store(true)
 		s.loops.beat.wake() // what it may have claimed shows in a heartbeat
 		return false, err

@@ -395,6 +395,53 @@ func TestABlockedTriggerIsUpToItsPolicyWhenTheRunEnds(t *testing.T) {
 	}
 }
 
+// leavingOut notes how many triggers claims are to leave out.
+type leavingOut struct {
+	durable.Store
+	seen []int
+}
+
+func (l *leavingOut) Claim(ctx context.Context, r durable.ClaimRequest) (durable.ClaimResult, error) {
+	l.seen = append(l.seen, len(r.Except))
+	return l.Store.Claim(ctx, r)
+}
+
+// Each claim names them: a database refuses one that names too many.
+func TestTheUnreadableRowsThatAreLeftOutAreBounded(t *testing.T) {
+	cl := newCluster(t)
+	n := cl.node("n", durable.Config{MaxConcurrentRuns: 500}).handle("h", (&tally{}).quick)
+	store := &leavingOut{Store: n.store.Store}
+	n.store.Store = store
+	const bad = 6000
+	var triggers []durable.Trigger
+	for i := range bad {
+		triggers = append(triggers, durable.Trigger{Name: fmt.Sprintf("t%d", i), Schedule: cron("0 * * * * *")})
+	}
+	n.add(durable.Job{Name: "bad", Handler: "h", Triggers: triggers}).start()
+	cl.edit("bad", func(e *durable.Edit) {
+		for i := range e.Triggers {
+			e.Triggers[i].Schedule = "cron what is this"
+		}
+	})
+	cl.clk.Advance(time.Minute)
+	before := n.store.count("claim")
+	cl.clk.Advance(time.Minute)
+	if most := slices.Max(store.seen); most > 5000 || most < 4000 {
+		t.Errorf("a claim leaves out %d triggers of %d, want 5,000 at most", most, bad)
+	}
+	if got := n.store.count("claim") - before; got > 60 {
+		t.Errorf("%d claims in a minute that find nothing else, want no more than one a second", got)
+	}
+	n.cut(true)
+	cl.clk.Advance(10 * time.Second)
+	n.cut(false)
+	store.seen = nil
+	cl.clk.Advance(30 * time.Second)
+	if len(store.seen) == 0 || store.seen[0] > 0 {
+		t.Errorf("the claims after one that failed leave out %v, want the first to leave out none: they may be why", store.seen)
+	}
+}
+
 func TestAnUnreadableRowIsReportedMarkedLeftAloneAndStarvesNobody(t *testing.T) {
 	breaks := map[string]func(*durable.TriggerRow){
 		"schedule": func(r *durable.TriggerRow) { r.Schedule = "cron what is this" },
