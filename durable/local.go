@@ -282,12 +282,14 @@ func (l *locals) startLocked(job JobRow, row RunRow) bool {
 		}
 		return false
 	}
+	if !s.flights.start(&row, &job, true) { // a stop was sooner
+		return false
+	}
 	if l.busy == nil {
 		l.busy = map[string]int{}
 	}
 	l.busy[job.Name]++
-	s.emit(runEvent(EventStarted, row))
-	s.flights.start(&row, &job, true)
+	s.emit(runEvent(EventStarted, row)) // its end waits for the lock
 	return true
 }
 

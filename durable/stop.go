@@ -87,6 +87,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 // stop is the whole of Shutdown. hurry ends the waiting for runs.
 func (s *Scheduler) stop(ctx context.Context, hurry <-chan struct{}) {
 	l := &s.loops
+	s.locals.stop()
 	claimed := make(chan struct{})
 	go func() {
 		s.claimer.turn.end(s.claimer.turn.take())
@@ -99,7 +100,6 @@ func (s *Scheduler) stop(ctx context.Context, hurry <-chan struct{}) {
 	for _, l := range []*loop{l.claim, l.local, l.sweep} {
 		l.stop()
 	}
-	s.locals.stop()
 
 	if !s.await(s.flights.quiet(), max(0, s.config.ShutdownTimeout), hurry) {
 		n := s.flights.cancelAll(ErrStopping, func(*flight) bool { return true })

@@ -175,6 +175,33 @@ func TestAClaimThatIsStuckHoldsAStopUpForFiveSeconds(t *testing.T) {
 	})
 }
 
+func TestNoRunOfAJobOnEveryNodeBeginsWhileAStopWaitsForAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		a := c.node("a", durable.Config{}).handle("h", y.quick).
+			add(durable.Job{Name: "j", Handler: "h"}).
+			add(durable.Job{Name: "l", Handler: "h", RunOnEveryNode: true, Triggers: []durable.Trigger{{Schedule: cron("* * * * * *")}}}).start()
+		c.clk.Advance(2500 * time.Millisecond)
+		a.store.set(func(ctx context.Context, call string, do func() error) error {
+			if call == "claim" {
+				_ = c.clk.Sleep(ctx, 4*time.Second)
+			}
+			return do()
+		})
+		a.Wake()
+		c.clk.Advance(0)
+		before := y.count()
+		took, err := c.await(a.stop(context.Background()))
+		if took < 3900*time.Millisecond || took > 4100*time.Millisecond || err != nil {
+			t.Errorf("Shutdown took %v and gave %v, want 4s and nil", took, err)
+		}
+		if got := y.count() - before; before != 2 || got != 0 {
+			t.Errorf("%d runs before the stop began, %d since, want 2, 0", before, got)
+		}
+	})
+}
+
 // Nobody has heard of what these claims have claimed when the stop comes.
 func TestAStopHandsBackWhatAClaimThatHungHasClaimed(t *testing.T) {
 	for name, tc := range map[string]struct {
