@@ -345,7 +345,7 @@ func (s *Scheduler) landed(l *landing, ok bool) {
 		return
 	}
 	s.stats.ended(r.State)
-	if s.config.Observer != nil {
+	if s.config.Observer != nil && r.State != RunSkipped { // of which it has been told
 		s.emit(runEvent(EventEnded, r))
 	}
 	switch r.State {
@@ -366,10 +366,15 @@ func (s *Scheduler) landed(l *landing, ok bool) {
 		} else if r.State == RunFailed {
 			s.stats.retried.Add(1)
 		}
-		s.emit(Event{Kind: EventFollowed, Job: r.Job, Trigger: r.Trigger, Run: t.ID, RunKind: t.Kind, Attempt: t.Attempt,
-			Duration: l.end.FollowIn, Detail: t.Kind.String()})
+		s.followed(t, l.end.FollowIn)
 	}
 	s.waits.done(r)
+}
+
+// followed tells of the trigger that leads to another run.
+func (s *Scheduler) followed(t *TriggerRow, in time.Duration) {
+	s.emit(Event{Kind: EventFollowed, Job: t.Job, Trigger: t.Origin, Run: t.ID, RunKind: t.Kind, Attempt: t.Attempt,
+		Duration: in, Detail: t.Kind.String()})
 }
 
 // sortBy sorts in order of a key.

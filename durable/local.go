@@ -303,7 +303,7 @@ func (l *locals) ended(fl *flight, end End) {
 		delete(l.busy, name)
 	}
 	if follow != nil && !l.stopped {
-		l.retryLocked(fl, *follow, in)
+		l.retryLocked(fl, *follow, in, end.Run.State == RunFailed)
 	}
 	if t := l.triggers[name+"/"+fl.row.Trigger]; t != nil && fl.row.Kind == KindSchedule {
 		if _, _, every := t.schedule.FixedDelay(); every {
@@ -315,8 +315,8 @@ func (l *locals) ended(fl *flight, end End) {
 	l.s.finisher.land(fl, end)
 }
 
-// retryLocked has another attempt wait in this process.
-func (l *locals) retryLocked(fl *flight, t TriggerRow, in time.Duration) {
+// retryLocked has another attempt wait in this process; counted if the last one failed.
+func (l *locals) retryLocked(fl *flight, t TriggerRow, in time.Duration, failed bool) {
 	row := *fl.row
 	row.ID, row.Kind, row.Attempt, row.RetryOf = t.ID, t.Kind, t.Attempt, t.RetryOf
 	if l.retries == nil {
@@ -328,10 +328,14 @@ func (l *locals) retryLocked(fl *flight, t TriggerRow, in time.Duration) {
 		delete(l.retries, t.ID)
 		l.attemptLocked(row)
 	})
-	if err == nil {
-		l.retries[t.ID] = stop
+	if err != nil {
+		return
+	}
+	l.retries[t.ID] = stop
+	if failed {
 		l.s.stats.retried.Add(1)
 	}
+	l.s.followed(&t, in)
 }
 
 // attemptLocked starts another attempt, or holds it back as the store would: it is not

@@ -110,6 +110,62 @@ func TestRetriesOnEveryNodeWaitInTheProcessAndAreDroppedByTheStop(t *testing.T) 
 	})
 }
 
+// As of other jobs.
+func TestEventsAndCountersOfRunsOnEveryNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := c.node("a", durable.Config{Misfire: durable.Skip}).
+			handle("h", func(ctx context.Context, r durable.Run) error {
+				switch {
+				case r.Attempt == 2:
+					return nil
+				case r.RetryOf == "":
+					return durable.Snooze(2 * time.Second)
+				}
+				return errors.New("no")
+			}).
+			handle("slow", func(ctx context.Context, _ durable.Run) error { return c.clk.Sleep(ctx, 2*time.Second) }).
+			add(durable.Job{Name: "j", Handler: "h", RunOnEveryNode: true, Retry: durable.Retry{MaxRetries: 1, Delay: 3 * time.Second},
+				Triggers: []durable.Trigger{{Name: "t", Schedule: cron("10 0 0 * * *")}}}).
+			add(durable.Job{Name: "slow", Handler: "slow", RunOnEveryNode: true}).start()
+		c.clk.Advance(20 * time.Second)
+		var followed []string
+		for _, e := range n.events.of(durable.EventFollowed) {
+			followed = append(followed, fmt.Sprint(e.Job, " ", e.Trigger, " ", e.RunKind, " ", e.Attempt, " ", e.Duration, " ", e.Run != ""))
+		}
+		if want := []string{"j t retry 1 2s true", "j t retry 2 3s true"}; !slices.Equal(followed, want) {
+			t.Errorf("followed events %q, want %q", followed, want)
+		}
+		if st := n.Stats(); st.Retried != 1 || st.Snoozed != 1 || st.Failed != 1 || st.Succeeded != 1 {
+			t.Errorf("Stats = %+v, want retried 1, snoozed 1, failed 1, succeeded 1", st)
+		}
+		n.trigger("slow")
+		c.clk.Advance(time.Second)
+		n.trigger("slow") // is skipped: it runs
+		c.clk.Advance(10 * time.Second)
+		started, ended, skipped := 0, 0, 0
+		for _, kind := range []durable.EventKind{durable.EventStarted, durable.EventEnded, durable.EventSkipped} {
+			for _, e := range n.events.of(kind) {
+				if e.Job != "slow" {
+					continue
+				}
+				switch kind {
+				case durable.EventStarted:
+					started++
+				case durable.EventEnded:
+					ended++
+				default:
+					skipped++
+				}
+			}
+		}
+		if started != 1 || ended != 1 || skipped != 1 {
+			t.Errorf("%d started, %d ended, %d skipped events, want one each", started, ended, skipped)
+		}
+		c.wantStates("slow", "broadcast:succeeded", "broadcast:skipped")
+	})
+}
+
 func TestABroadcastReachesEveryNodeThatIsThereOnceWithTheSameScheduledAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, woken := range []bool{false, true} {
