@@ -212,6 +212,19 @@ func merge(objects ...json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(merged)
 }
 
+// mergedOrBad merges the data of a job and its trigger. Of rows edited by hand it gives the
+// part that is no object: decoding will say what is wrong.
+func mergedOrBad(job, trigger json.RawMessage) json.RawMessage {
+	data, err := merge(job, trigger)
+	switch {
+	case err == nil:
+		return data
+	case !isObject(job):
+		return job
+	}
+	return trigger
+}
+
 // isObject tells whether data from a store is what merge takes.
 func isObject(data json.RawMessage) bool {
 	var m map[string]json.RawMessage

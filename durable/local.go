@@ -239,13 +239,9 @@ func (l *locals) due(t *localTrigger) {
 	if perNode {
 		key += "/" + s.nodeID()
 	}
-	data, err := merge(job.Data, t.row.Data)
-	if err != nil {
-		data = t.row.Data
-	}
 	row := RunRow{
 		ID: newID(now, s.random), Job: job.Name, Trigger: t.row.Name, Kind: KindSchedule, ScheduledAt: at, Attempt: 1,
-		IdempotencyKey: key, Data: data, Priority: t.row.Priority,
+		IdempotencyKey: key, Data: mergedOrBad(job.Data, t.row.Data), Priority: t.row.Priority,
 	}
 	if l.startLocked(job, row) {
 		t.past.fired++

@@ -166,6 +166,21 @@ func TestEventsAndCountersOfRunsOnEveryNode(t *testing.T) {
 	})
 }
 
+func TestARunOnEveryNodeWhoseDataIsNoObjectFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var y tally
+		c.node("a", durable.Config{}).handle("h", y.quick).
+			add(everyNode(durable.Trigger{Schedule: cron("0 * * * * *"), Data: map[string]int{"a": 1}})).start()
+		c.edit("l", func(e *durable.Edit) { e.Job.Data = []byte(`[1]`) })
+		c.clk.Advance(61 * time.Second)
+		runs := c.runs(durable.RunQuery{Job: "l"})
+		if len(runs) != 1 || runs[0].Code != durable.CodeValidation || y.count() != 0 {
+			t.Errorf("runs %+v, %d of them in the handler, want one that failed validation", runs, y.count())
+		}
+	})
+}
+
 func TestABroadcastReachesEveryNodeThatIsThereOnceWithTheSameScheduledAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, woken := range []bool{false, true} {

@@ -154,16 +154,9 @@ func (p *planner) fire(d Due, s cronsched.Schedule) Verdict {
 	t.PrevAt = at
 	run := &RunRow{
 		ID: newID(now, p.random), Job: t.Job, Trigger: t.Name, Kind: KindSchedule, ScheduledAt: at,
-		Attempt: 1, IdempotencyKey: idempotencyKey(t.Job, t.Name, at), Priority: t.Priority,
+		Attempt: 1, IdempotencyKey: idempotencyKey(t.Job, t.Name, at), Data: mergedOrBad(d.Job.Data, t.Data), Priority: t.Priority,
 		TriggerID: t.ID, Exclusive: !d.Job.AllowConcurrent, Recover: d.Job.RequestsRecovery, Passed: standsFor,
 	}
-	data, err := merge(d.Job.Data, t.Data)
-	if err != nil { // of a row edited by hand; decoding will say what is wrong
-		if data = t.Data; !isObject(d.Job.Data) {
-			data = d.Job.Data
-		}
-	}
-	run.Data = data
 	if every { // from the end of the run
 		t.State, t.DueAt = StateRunning, time.Time{}
 	} else {
