@@ -84,6 +84,9 @@ func (w *Waker) Notify(ctx context.Context, note durable.Note) error {
 		return w.explain(ctx.Err())
 	}
 	defer func() { <-w.turn }()
+	if w.ctx.Err() != nil { // which ends ctx in a moment; nobody would close another connection
+		return ErrClosed
+	}
 	if w.conn != nil && w.send(ctx, note) == nil {
 		return nil
 	}
@@ -167,7 +170,7 @@ func (w *Waker) receive(ctx context.Context, f func(durable.Note), again bool) b
 		return false
 	}
 	defer hangUp(conn)
-	if _, err := conn.Exec(ctx, "LISTEN "+w.channel); err != nil {
+	if !w.subscribe(ctx, conn) {
 		return false
 	}
 	if again {
@@ -182,6 +185,15 @@ func (w *Waker) receive(ctx context.Context, f func(durable.Note), again bool) b
 		}
 		f(note)
 	}
+}
+
+// subscribe says LISTEN, and tells whether the server has taken it in time: the link may be cut
+// as soon as it is there.
+func (w *Waker) subscribe(ctx context.Context, conn *pgx.Conn) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, err := conn.Exec(ctx, "LISTEN "+w.channel)
+	return err == nil
 }
 
 // next waits for a note. A silent connection is asked now and then whether it is
