@@ -116,8 +116,8 @@ func (s *Scheduler) notStarted(ctx context.Context, joined bool, err error) erro
 	return fmt.Errorf("%w: %w", errOver, err)
 }
 
-// Run starts the scheduler, waits until ctx ends, and shuts down, within
-// ShutdownTimeout and a little.
+// Run starts the scheduler, waits until ctx ends, and shuts down: within ShutdownTimeout
+// and 20 s, or up to 75 s if the store, the Waker and the Observer hang.
 func (s *Scheduler) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
