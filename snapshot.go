@@ -126,7 +126,7 @@ func (t *task) snapshotLocked(now hands) Snapshot {
 		Err:          t.err(),
 	}
 	s.Lateness, s.Duration = t.distributions()
-	s.LastError, s.ConsecutiveFailures = t.troubles()
+	s.ConsecutiveFailures, s.LastError = t.troubles()
 	if x := t.extra; x != nil {
 		s.LastErrorAt = now.at(x.lastErrAt)
 		if x.seat != nil {
@@ -141,12 +141,12 @@ func (t *task) distributions() (lateness, duration Distribution) {
 	return t.profile.distributions(t.successes + c.failures + c.cancelled)
 }
 
-// troubles are the error of the last run that failed, and the failures in a row.
-func (t *task) troubles() (last error, streak int) {
+// troubles are the failures in a row, and the error of the last run that failed.
+func (t *task) troubles() (streak int, last error) {
 	if t.extra == nil {
-		return nil, 0
+		return 0, nil
 	}
-	return t.extra.lastErr, t.extra.streak
+	return t.extra.streak, t.extra.lastErr
 }
 
 // lastStart is the instant at which the last run began, 0 before the first.
@@ -274,7 +274,7 @@ func (t *Handle) LastDuration() time.Duration {
 // LastError is the error of the last run that failed, nil if none has.
 func (t *Handle) LastError() error {
 	return glance(t, func(t *task, _ hands) error {
-		last, _ := t.troubles()
+		_, last := t.troubles()
 		return last
 	})
 }
@@ -307,7 +307,7 @@ func (t *Handle) Panics() uint64 {
 // ConsecutiveFailures is the number of failures since the last success.
 func (t *Handle) ConsecutiveFailures() int {
 	return glance(t, func(t *task, _ hands) int {
-		_, streak := t.troubles()
+		streak, _ := t.troubles()
 		return streak
 	})
 }
