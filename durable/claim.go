@@ -28,7 +28,7 @@ type claimer struct {
 	lost    atomic.Bool // the answer of some claim: the store may have runs that are not here
 	gathers atomic.Uint64
 
-	mu       sync.Mutex      // a leaf lock; guards the fields below
+	mu       sync.Mutex      // guards the fields below; held before that of flights
 	skipped  map[string]bool // IDs of triggers that this node cannot read, at most mostExcept
 	forgiven int64           // monotonic: when they were last forgiven because of a note
 	added    int             // how many of them the round under way has found

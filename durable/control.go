@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // A control changes jobs through an Editor: the store's, or a transaction's.
@@ -49,8 +48,11 @@ func (c control) edit(ctx context.Context, job, how string, scope Scope, change 
 		return nil
 	})
 	if err != nil {
-		if errors.Is(err, ErrInvalid) {
+		switch {
+		case errors.Is(err, ErrInvalid):
 			return err
+		case errors.Is(err, ErrNotFound) && c.s.onlyInCode(job):
+			err = fmt.Errorf("%w: it is in code only, until Start writes it to the store", err)
 		}
 		return fmt.Errorf("durable: %s %q: %w", how, job, err)
 	}
@@ -263,10 +265,4 @@ func (c control) Cancel(ctx context.Context, what string) (n int, err error) {
 		c.s.notify(NoteCancel)
 	}
 	return n + len(ids), nil
-}
-
-// background is for calls of the store or a Waker on behalf of nobody who could give
-// up on them.
-func (s *Scheduler) background() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), max(s.opTimeout, time.Second))
 }

@@ -50,12 +50,12 @@ func (p *planner) conclude(r RunRow, job JobRow, e ending, now time.Time) End {
 	case e.err == nil:
 		set(RunSucceeded, CodeNone, nil)
 		return end
-	case errors.As(e.err, &snooze) && !panicked(e.err) && !permanent(e.err):
+	case errors.As(e.err, &snooze) && panicOf(e.err) == nil && !permanent(e.err):
 		set(RunSnoozed, CodeNone, e.err)
 		end.Follow, end.FollowIn = p.follow(r, job, KindRetry, r.Attempt, now), snooze.delay
 		return end
 	default:
-		p.fail(&end.Run, e.err, set)
+		fail(&end.Run, e.err, set)
 	}
 	if end.Run.State == RunFailed {
 		p.retry(&end, job, e.err, now)
@@ -64,11 +64,11 @@ func (p *planner) conclude(r RunRow, job JobRow, e ending, now time.Time) End {
 }
 
 // fail records an error of the handler's.
-func (p *planner) fail(r *RunRow, err error, set func(RunState, Code, error)) {
+func fail(r *RunRow, err error, set func(RunState, Code, error)) {
 	var data *dataError
-	caught, isPanic := isPanic(err)
+	caught := panicOf(err)
 	switch {
-	case isPanic:
+	case caught != nil:
 		set(RunFailed, CodePanic, err)
 		r.Detail = cut(string(caught.Stack), maxDetail)
 	case errors.Is(err, taskmanager.ErrGoexit):

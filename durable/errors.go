@@ -119,14 +119,9 @@ type snoozeError struct{ delay time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("durable: snoozed for %v", e.delay) }
 
-// panicked tells whether err is that of a handler that panicked, with whatever error.
-func panicked(err error) bool {
-	_, is := isPanic(err)
-	return is
-}
-
-// isPanic is panicked, with the panic.
-func isPanic(err error) (*taskmanager.PanicError, bool) {
-	var p *taskmanager.PanicError
-	return p, errors.As(err, &p)
+// panicOf is the panic of a handler whose error this is, with whatever value; nil if it
+// did not panic.
+func panicOf(err error) (p *taskmanager.PanicError) {
+	errors.As(err, &p)
+	return p
 }

@@ -35,7 +35,7 @@ type flights struct {
 	s       *Scheduler
 	workers workers
 
-	mu       sync.Mutex // a leaf lock
+	mu       sync.Mutex // held before those of workers and the manager's
 	byID     map[string]*flight
 	claimed  int  // of them those that were claimed, and slots reserved by a claim
 	landed   int  // of these, those whose handler has returned
@@ -52,7 +52,7 @@ func (f *flights) init(s *Scheduler) {
 	f.workers.host, f.workers.run = s.host, f.run
 }
 
-// free is how many slots there are for further runs. A slot is free when its handler
+// freeLocked is how many slots there are for further runs. A slot is free when its handler
 // has returned; but ends that wait to be recorded take slots, too, once they are as
 // many as there are slots: a store that is slow must not be swamped.
 func (f *flights) freeLocked() int {
@@ -60,6 +60,7 @@ func (f *flights) freeLocked() int {
 	return max(0, slots-f.claimed+min(f.landed, slots))
 }
 
+// free is how many slots are free, and how many handlers have not returned.
 func (f *flights) free() (slots, handlers int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -250,9 +251,9 @@ func (f *flights) has(id string) bool {
 	return f.byID[id] != nil
 }
 
-// landing tells whether the run's handler has returned, so that its row may be gone
+// hasReturned tells whether the run's handler has returned, so that its row may be gone
 // because its end was recorded.
-func (f *flights) landing(id string) bool {
+func (f *flights) hasReturned(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fl := f.byID[id]

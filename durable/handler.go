@@ -129,6 +129,8 @@ type registry struct {
 	wrapped   map[string]Handler            // with middleware, made by seal
 }
 
+var errSealed = fmt.Errorf("%w: register handlers, calendars and middleware before Start", ErrStarted)
+
 func newRegistry() *registry {
 	return &registry{handlers: map[string]Handler{}, calendars: map[string]cronsched.Calendar{}, schedules: map[string]cronsched.Schedule{}}
 }
@@ -156,7 +158,7 @@ func (r *registry) add(name string, h Handler, opts []HandlerOption) error {
 		c.failFor("Handler", name, ErrExists)
 	}
 	if r.sealed {
-		c.failFor("Handler", name, ErrStarted)
+		c.failFor("Handler", name, errSealed)
 	}
 	if err := c.err(); err != nil {
 		return err
@@ -178,7 +180,7 @@ func (r *registry) addCalendar(name string, cal cronsched.Calendar) error {
 		c.failFor("Calendar", name, ErrExists)
 	}
 	if r.sealed {
-		c.failFor("Calendar", name, ErrStarted)
+		c.failFor("Calendar", name, errSealed)
 	}
 	if err := c.err(); err != nil {
 		return err
@@ -194,7 +196,7 @@ func (r *registry) use(m Middleware) error {
 	case m == nil:
 		return &FieldError{Field: "Middleware", Value: nil, Reason: "must not be nil"}
 	case r.sealed:
-		return &FieldError{Field: "Middleware", Value: "", Reason: ErrStarted.Error(), Err: ErrStarted}
+		return &FieldError{Field: "Middleware", Value: "", Reason: errSealed.Error(), Err: errSealed}
 	}
 	r.wraps = append(r.wraps, m)
 	return nil

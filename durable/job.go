@@ -85,7 +85,7 @@ func (r *registry) rows(j Job, maxData int) (JobRow, []TriggerRow, error) {
 	c.label("Group", j.Group, maxLabel)
 	c.label("Description", j.Description, maxDescription)
 	if !r.knows(j.Handler) {
-		c.fail("Handler", j.Handler, "is not registered")
+		c.fail("Handler", j.Handler, "is not registered: call durable.Handle with this name before AddJob")
 	}
 	if j.Timeout < 0 || j.Timeout > maxTimeout {
 		c.fail("Timeout", j.Timeout, "must be in [0, 720h]")
@@ -146,7 +146,11 @@ func (r *registry) triggerRow(c *check, prefix string, t Trigger, maxData int) T
 	}
 	row.Schedule = string(text)
 	if _, err := r.schedule(row.Schedule); err != nil {
-		c.failFor(prefix+"Schedule", row.Schedule, err)
+		reason := err.Error()
+		if unbound := (*cronsched.CalendarError)(nil); errors.As(err, &unbound) {
+			reason = fmt.Sprintf("calendar %q is not registered: call AddCalendar with this name before AddJob", unbound.Name)
+		}
+		c.errs = append(c.errs, &FieldError{Field: prefix + "Schedule", Value: row.Schedule, Reason: reason, Err: err})
 	}
 	return row
 }

@@ -18,7 +18,7 @@ type nodeLease struct {
 
 	turn turn // held for a heartbeat: none may come after the node has left
 
-	mu      sync.Mutex // a leaf lock; guards the fields below
+	mu      sync.Mutex // guards the fields below; see Scheduler for the order of locks
 	gone    bool       // the node has left, or is about to
 	node    NodeRow
 	until   int64          // monotonic: until when the lease is trusted; 0 before the first
@@ -226,7 +226,7 @@ func (l *nodeLease) reconcile(ctx context.Context, node NodeRow, known map[strin
 	l.strange = seen
 	l.mu.Unlock()
 	for id := range known {
-		if !theirs[id] && !s.flights.landing(id) {
+		if !theirs[id] && !s.flights.hasReturned(id) {
 			s.flights.cancel(id, ErrLeaseLost)
 		}
 	}
@@ -240,7 +240,7 @@ func (s *Scheduler) adopt(ctx context.Context, node NodeRow, ids []string) error
 			return
 		}
 		s.log(slog.LevelWarn, "run adopted whose claim got lost on the way", slog.String("job", r.Job), slog.String("run", r.ID))
-		s.flights.release(-1)
+		s.flights.release(-1) // its slot, which no claim has reserved
 		if !s.begin(r, job) {
 			s.flights.release(1)
 		}

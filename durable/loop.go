@@ -21,7 +21,7 @@ type loop struct {
 	work     func(ctx context.Context) error
 	giveUp   func() // called before the loop is revived; may be nil
 
-	mu     sync.Mutex // a leaf lock, but for the manager's
+	mu     sync.Mutex // held before the manager's locks and that of nodeLease
 	handle *taskmanager.Handle
 	life   int   // counts its tasks: a round of one that was given up on is ignored
 	active bool  // a round is under way
@@ -197,11 +197,8 @@ func (l *loop) watch() {
 	}
 	_, now := l.s.host.Now()
 	silent := time.Duration(now - l.since)
-	dead := false
-	switch l.handle.State() {
-	case taskmanager.Stopped, taskmanager.Complete:
-		dead = true
-	}
+	state := l.handle.State()
+	dead := state == taskmanager.Stopped || state == taskmanager.Complete
 	// A loop that fails is silent for as long as the manager backs off.
 	if !dead && silent <= max(patience*l.interval, 2*l.s.opTimeout)+maxLoopBackoff {
 		return

@@ -204,3 +204,27 @@ func TestTheOperatorsPageHasEveryLineOfTheLog(t *testing.T) {
 		t.Errorf("found %d lines, want 25 or more: does the code log otherwise now?", found)
 	}
 }
+
+func TestErrorsSayWhatIsToBeDoneFirst(t *testing.T) {
+	c := newCluster(t)
+	ctx := context.Background()
+	n := c.node("a", durable.Config{}).handle("h", (&tally{}).quick)
+	says := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+	says(n.AddJob(ctx, durable.Job{Name: "report", Handler: "report"}), "call durable.Handle with this name before AddJob")
+	says(n.AddJob(ctx, durable.Job{Name: "j", Handler: "h", Triggers: []durable.Trigger{{Schedule: cron("0 0 * * * * calendar=holidays")}}}),
+		"call AddCalendar with this name before AddJob")
+	n.add(durable.Job{Name: "j", Handler: "h"})
+	_, err := n.Trigger(ctx, "j", nil)
+	says(err, "until Start writes it to the store")
+	says(n.PauseJob(ctx, "j"), "until Start writes it to the store")
+	if err := n.PauseJob(ctx, "other"); !errors.Is(err, durable.ErrNotFound) || strings.Contains(err.Error(), "Start") {
+		t.Errorf("PauseJob of what there is not = %v, want ErrNotFound alone", err)
+	}
+	n.start()
+	says(durable.Handle(n.Scheduler, "late", func(context.Context, durable.Run, noArgs) error { return nil }), "before Start")
+}

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -42,7 +43,8 @@ func (n *notes) send(s *Scheduler, note Note, w Waker) {
 }
 
 func (n *notes) sendNow(s *Scheduler, note Note, w Waker) {
-	ctx, cancel := s.background()
+	// Nobody is there who could give up on it.
+	ctx, cancel := context.WithTimeout(context.Background(), max(s.opTimeout, time.Second))
 	defer cancel()
 	defer n.rest(s, note, w) // a Goexit of the Waker's included
 	err := guarded(func() error { return w.Notify(ctx, note) })

@@ -80,24 +80,24 @@ type Event struct {
 // Stats are counters since the scheduler was made, and how things stand. They are for
 // adapters to metrics.
 type Stats struct {
-	Claimed      uint64 // runs claimed
-	Late         uint64 // of them, by a schedule and more than a second after ScheduledAt
-	Succeeded    uint64
-	Failed       uint64
-	Cancelled    uint64
-	Snoozed      uint64
-	Skipped      uint64 // records of firings passed over and conflicts
-	Misfired     uint64 // firings passed over, or runs of RunOnce that came too late
-	Blocked      uint64 // due triggers that had to wait for another run
-	Retried      uint64 // retries granted
-	Recovered    uint64 // recovery runs asked for
-	Lost         uint64 // runs of dead nodes taken off them
-	Refused      uint64 // ends of runs that were refused
-	NodesDead    uint64 // nodes declared dead
-	Revived      uint64 // loops that hung
-	LoopErrors   uint64 // rounds of loops that failed
-	Unreadable   uint64 // rows that this node could make nothing of
-	DroppedNotes uint64 // events and log lines dropped
+	Claimed    uint64 // runs claimed
+	Late       uint64 // of them, by a schedule and more than a second after ScheduledAt
+	Succeeded  uint64
+	Failed     uint64
+	Cancelled  uint64
+	Snoozed    uint64
+	Skipped    uint64 // records of firings passed over and conflicts
+	Misfired   uint64 // firings passed over, or runs of RunOnce that came too late
+	Blocked    uint64 // due triggers that had to wait for another run
+	Retried    uint64 // retries granted
+	Recovered  uint64 // recovery runs asked for
+	Lost       uint64 // runs of dead nodes taken off them
+	Refused    uint64 // ends of runs that were refused
+	NodesDead  uint64 // nodes declared dead
+	Revived    uint64 // loops that hung
+	LoopErrors uint64 // rounds of loops that failed
+	Unreadable uint64 // rows that this node could make nothing of
+	Dropped    uint64 // events and log lines dropped
 
 	Running  int           // runs on this node
 	Pending  int           // ended ones that are still to be recorded
@@ -139,7 +139,7 @@ func (s *Scheduler) Stats() Stats {
 		Cancelled: c.cancelled.Load(), Snoozed: c.snoozed.Load(), Skipped: c.skipped.Load(), Misfired: c.misfired.Load(),
 		Blocked: c.blocked.Load(), Retried: c.retried.Load(), Recovered: c.recovered.Load(), Lost: c.lost.Load(),
 		Refused: c.refused.Load(), NodesDead: c.nodesDead.Load(), Revived: c.revived.Load(), LoopErrors: c.loopErrors.Load(),
-		Unreadable: c.unreadable.Load(), DroppedNotes: s.queue.Dropped(),
+		Unreadable: c.unreadable.Load(), Dropped: s.queue.Dropped(),
 		Pending: s.finisher.pending(), Leading: s.term.leading(), Skew: time.Duration(s.skew.Load()),
 		LeaseFor: s.lease.left(),
 	}
@@ -158,7 +158,7 @@ func (l *loop) duration() taskmanager.Distribution {
 	return h.Duration()
 }
 
-// emit queues an event for the observer. Locks may be held.
+// emit queues an event for the observer. All locks but the nodeLease's may be held.
 func (s *Scheduler) emit(e Event) {
 	if s.config.Observer != nil {
 		s.post(e)
@@ -171,7 +171,7 @@ func (s *Scheduler) post(e Event) {
 	s.queue.Post(func() { s.config.Observer.Observe(e) })
 }
 
-// log queues a line for the log. Locks may be held.
+// log queues a line for the log. All locks but the nodeLease's may be held.
 func (s *Scheduler) log(level slog.Level, msg string, attrs ...slog.Attr) {
 	node := s.nodeID()
 	s.queue.Post(func() {

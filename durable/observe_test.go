@@ -50,7 +50,7 @@ func TestObserversAndLogHandlersThatMisbehaveHarmNoRun(t *testing.T) {
 			if y.count() != 1200 {
 				t.Errorf("%s: %d runs in 20 min, want 1200", name, y.count())
 			}
-			if dropped := n.Stats().DroppedNotes; (dropped > 0) != (name == "block") {
+			if dropped := n.Stats().Dropped; (dropped > 0) != (name == "block") {
 				t.Errorf("%s: %d notes dropped", name, dropped)
 			}
 			took, err := c.await(n.stop(context.Background()))

@@ -44,9 +44,9 @@ func (p *planner) plan(d Due) (v Verdict) {
 	case t.OneShot():
 		return p.planOneShot(d)
 	case d.Job.RunOnEveryNode: // became that while the trigger was due
-		return p.park(t, StateLocal, "")
+		return park(t, StateLocal, "")
 	case d.Job.Paused:
-		return p.park(t, StatePaused, reasonJobPaused)
+		return park(t, StatePaused, reasonJobPaused)
 	case p.elsewhere(d):
 		t.Handler = d.Job.Handler
 		return Verdict{Trigger: t}
@@ -59,7 +59,7 @@ func (p *planner) plan(d Due) (v Verdict) {
 		return p.leave(t, err)
 	}
 	if d.Busy {
-		return p.park(t, StateBlocked, reasonBusy)
+		return park(t, StateBlocked, reasonBusy)
 	}
 	return p.fire(d, s)
 }
@@ -84,7 +84,7 @@ func (p *planner) leave(t TriggerRow, err error) Verdict {
 }
 
 // park leaves the trigger due as it is, but out of the way.
-func (p *planner) park(t TriggerRow, state TriggerState, reason string) Verdict {
+func park(t TriggerRow, state TriggerState, reason string) Verdict {
 	t.State, t.Reason = state, reason
 	return Verdict{Trigger: t}
 }
@@ -103,9 +103,9 @@ func (p *planner) planOneShot(d Due) Verdict {
 		run.State, run.Code, run.Message = RunSkipped, CodeConflict, reasonBusy
 		return Verdict{Delete: true, Skipped: &run}
 	case t.Kind != KindManual && d.Job.Paused:
-		return p.park(t, StatePaused, reasonJobPaused)
+		return park(t, StatePaused, reasonJobPaused)
 	case d.Busy:
-		return p.park(t, StateBlocked, reasonBusy)
+		return park(t, StateBlocked, reasonBusy)
 	case p.elsewhere(d):
 		t.Handler = d.Job.Handler
 		return Verdict{Trigger: t}

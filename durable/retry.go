@@ -28,7 +28,7 @@ const (
 	maxRetries  = 100
 	maxDelay    = 30 * 24 * time.Hour
 	minDelay    = time.Microsecond // the resolution of stores
-	delayBounds = "in (0, 720h]"
+	delayBounds = "in [1µs, 720h]"
 )
 
 // validate gives a *FieldError for each field that is out of range.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -191,6 +192,9 @@ const (
 // the jobs that are in the store, those in code only once a Start has written them there;
 // after Shutdown, what it asks for is done by other nodes, or the next life of this one.
 type Scheduler struct {
+	// Order of locks: those of locals and loop, nodeLease (which emit and log take, for the
+	// node's ID), claimer and waits, flights, workers, the manager's. The others are leaves.
+
 	control // changes of jobs, made at once
 
 	config   Config // with defaults; immutable
@@ -350,6 +354,13 @@ func (s *Scheduler) AddJob(ctx context.Context, j Job) error {
 	return nil
 }
 
+// onlyInCode tells whether the job was added before Start, which has not come yet.
+func (s *Scheduler) onlyInCode(job string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return phase(s.phase.Load()) == phaseNew && slices.ContainsFunc(s.code, func(c codeJob) bool { return c.job.Name == job })
+}
+
 // pageSize is the default Limit of a JobQuery.
 const pageSize = 1000
 
@@ -390,12 +401,17 @@ func (s *Scheduler) watch(context.Context) error {
 
 // after calls f once, d from now, unless stop is called before.
 func (s *Scheduler) after(name string, d time.Duration, f func()) (stop func(), err error) {
-	h, err := s.manager.ScheduleRecurring(name, max(d, time.Nanosecond), func(context.Context) error { f(); return nil },
-		exempt(), taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
+	h, err := s.once(name, d, f)
 	if err != nil {
 		return nil, err
 	}
 	return h.Stop, nil
+}
+
+// once is a task that calls f, d from now, and is complete.
+func (s *Scheduler) once(name string, d time.Duration, f func()) (*taskmanager.Handle, error) {
+	return s.manager.ScheduleRecurring(name, max(d, time.Nanosecond), func(context.Context) error { f(); return nil },
+		exempt(), taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
 }
 
 // errPanicked is for user code that panicked where it cannot be recorded otherwise.

@@ -52,8 +52,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		s.phase.Store(int32(phaseStopping))
 	}
 	s.mu.Unlock()
-	switch was {
-	case phaseNew:
+	if was == phaseNew {
 		s.end(nil)
 		return nil
 	}
@@ -171,8 +170,7 @@ func (s *Scheduler) await(done <-chan struct{}, d time.Duration, hurry <-chan st
 	var over <-chan struct{}
 	// Not a random name: others draw at the same time, and a seed would not tell in which order.
 	name := fmt.Sprintf("durable/%s/await#%d", s.instance, s.awaits.Add(1))
-	h, err := s.manager.ScheduleRecurring(name, d, func(context.Context) error { return nil },
-		exempt(), taskmanager.WithJitter(0), taskmanager.WithMaxRuns(1), taskmanager.WithTag("durable"))
+	h, err := s.once(name, d, func() {})
 	if err == nil {
 		defer h.Stop()
 		over = h.Done() // also if the manager is closed meanwhile

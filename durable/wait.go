@@ -12,7 +12,7 @@ import (
 type waits struct {
 	s *Scheduler
 
-	mu   sync.Mutex // a leaf lock
+	mu   sync.Mutex // held before that of flights
 	runs map[string][]chan RunRow
 	// polled is when the store was last asked: not at each of the claims that follow
 	// each other while there is much to do.
