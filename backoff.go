@@ -1,6 +1,7 @@
 package taskmanager
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -55,4 +56,76 @@ func backoffCeiling(base, limit time.Duration, power, maxPower int) time.Duratio
 		return limit
 	}
 	return base << power
+}
+
+// backOff sets the floor before which no tick may start after a failure, which is
+// counted together with the end of the run. The policy is user code and called with
+// no lock of the engine's held.
+func (e *engine) backOff(t *task, end int64, err error) {
+	opts := &t.conf.opts
+	t.mu.Lock()
+	x := t.x()
+	x.failing++
+	streak := x.streak + x.failing
+	t.mu.Unlock()
+	floor := int64(0)
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		x.floor = max(x.floor, floor)
+	}()
+	if streak < opts.FailuresBeforeBackoff {
+		return
+	}
+	var delay time.Duration
+	if opts.Backoff == nil {
+		power := streak - opts.FailuresBeforeBackoff
+		delay = e.m.entropy.upTo(backoffCeiling(e.m.backoffBase, opts.BackoffCap, power, e.m.maxPower))
+	} else {
+		var giveUp error
+		if delay, giveUp = t.askPolicy(opts.Backoff); giveUp != nil {
+			e.m.end(t, stopped, fmt.Errorf("%w: %w", giveUp, err))
+			return
+		}
+	}
+	if delay > 0 {
+		floor = later(end, delay)
+	}
+}
+
+// askPolicy asks the user's policy for the next delay; an error means that it
+// ends the task.
+func (t *task) askPolicy(newPolicy func() backoff.BackOff) (delay time.Duration, giveUp error) {
+	x := t.extra
+	x.policyMu.Lock()
+	defer x.policyMu.Unlock()
+	defer func() {
+		if v := recover(); v != nil {
+			giveUp = fmt.Errorf("%w: it panicked: %w", ErrBackoffStop, newPanicError(v))
+		}
+	}()
+	if x.policy == nil {
+		x.policy = newPolicy()
+		x.policy.Reset() // as backoff.Retry does: some do not work before
+	}
+	switch delay = x.policy.NextBackOff(); {
+	case delay == backoff.Stop:
+		return 0, ErrBackoffStop
+	case delay < 0:
+		return 0, nil
+	}
+	return delay, nil
+}
+
+// forgetPolicy drops the user's policy at the end of a streak of failures.
+func (t *task) forgetPolicy() {
+	if t.conf.opts.Backoff == nil {
+		return
+	}
+	t.mu.Lock()
+	x := t.x()
+	t.mu.Unlock()
+	x.policyMu.Lock()
+	x.policy = nil
+	x.policyMu.Unlock()
 }
