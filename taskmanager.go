@@ -315,6 +315,7 @@ type departure struct {
 	how    life
 	reason error
 	seat   *seat // not nil if it is the reason: a task that has another one by then stays
+	again  bool  // a panic of our own has been in its way once
 }
 
 // endAside is end from where locks are held: one goroutine ends them all. Called
@@ -334,11 +335,19 @@ func (e *engine) depart() {
 	}
 }
 
-// departOne does it, unless a panic of our own prevents that: the others are to end.
+// departOne does it; if a panic of our own prevents that, once more after the others.
 func (e *engine) departOne(d departure) {
 	defer func() {
-		if v := recover(); v != nil {
-			e.surface("depart", v)
+		v := recover()
+		if v == nil {
+			return
+		}
+		e.surface("depart", v)
+		if !d.again {
+			d.again = true
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.departures = append(e.departures, d) // not empty: d's place is there still
 		}
 	}()
 	if e.fault != nil {
