@@ -27,8 +27,9 @@ type finisher struct {
 	turn     turn          // held for a batch: they are one after the other
 	gathered atomic.Uint64 // waits for others, for their names
 
-	mu    sync.Mutex // a leaf lock, but for the turn's; guards the fields below
-	most  int        // bounds the next batch: fewer than batch after one that failed
+	mu    sync.Mutex    // a leaf lock, but for the turn's; guards the fields below
+	most  int           // bounds the next batch: fewer than batch after one that failed
+	took  time.Duration // what the last batch took that was recorded, in real time
 	queue []*landing
 	aside []*landing // each refused alone: those in the queue go first
 	free  []*landing // to be used again; as many as there are slots at most
@@ -117,7 +118,7 @@ func (f *finisher) round(ctx context.Context) error {
 		err = nil
 	}
 	f.mu.Lock()
-	more, waits := len(f.queue) > 0, len(f.aside) > 0
+	more, waits := len(f.queue) > 0 || f.recallableLocked(now) >= 0, len(f.aside) > 0
 	f.mu.Unlock()
 	switch {
 	case err == nil && more:
@@ -128,20 +129,19 @@ func (f *finisher) round(ctx context.Context) error {
 	return err
 }
 
-// recall puts ends that were set aside, and whose time has come, behind the others; not
-// more than make a batch.
+// recall puts an end that was set aside, and whose time has come, behind the others.
 func (f *finisher) recall(now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := 0
-	f.aside = slices.DeleteFunc(f.aside, func(l *landing) bool {
-		if l.again > now || n == f.most {
-			return false
-		}
-		n++
-		f.queue = append(f.queue, l)
-		return true
-	})
+	if i := f.recallableLocked(now); i >= 0 {
+		f.queue = append(f.queue, f.aside[i])
+		f.aside = slices.Delete(f.aside, i, i+1)
+	}
+}
+
+// recallableLocked is the place of such an end, or -1.
+func (f *finisher) recallableLocked(now int64) int {
+	return slices.IndexFunc(f.aside, func(l *landing) bool { return l.again <= now })
 }
 
 // flush records one batch. What the store refuses may be one end alone, whose job somebody
@@ -150,8 +150,8 @@ func (f *finisher) recall(now int64) {
 func (f *finisher) flush(ctx context.Context) error {
 	turn := f.turn.take()
 	defer f.turn.end(turn)
-	for patience := f.s.opTimeout / 2; ; patience /= 2 {
-		n, err := f.record(ctx, turn, patience)
+	for {
+		n, err := f.record(ctx, turn)
 		if err == nil || n <= 1 || ctx.Err() != nil {
 			return err
 		}
@@ -161,9 +161,23 @@ func (f *finisher) flush(ctx context.Context) error {
 // errAside is of an end that the store refuses alone, and not for the first time.
 var errAside = errors.New("durable: an end of a run is set aside")
 
-// record records the ends in front, within patience. If the store fails them n tells how
-// many they were.
-func (f *finisher) record(ctx context.Context, turn int, patience time.Duration) (n int, err error) {
+// patienceLocked is how long the store may take over the first n ends. After a batch has
+// failed it may be slow, or hang for the sake of one end: which one is found out by what
+// others have taken.
+func (f *finisher) patienceLocked(n int) time.Duration {
+	least, most := f.s.opTimeout/24, f.s.opTimeout*3/4
+	switch refused := f.queue[0].refused; {
+	case refused > 0:
+		return min(least<<min(refused, 10), most)
+	case n == 1 || f.most == batch:
+		return most
+	default:
+		return min(max(least, 4*f.took), most)
+	}
+}
+
+// record records the ends in front. If the store fails them n tells how many they were.
+func (f *finisher) record(ctx context.Context, turn int) (n int, err error) {
 	f.mu.Lock()
 	bytes := 0
 	for n < len(f.queue) && n < f.most && (n == 0 || bytes < batchBytes && (f.queue[n].refused > 0) == (f.queue[0].refused > 0)) {
@@ -177,13 +191,16 @@ func (f *finisher) record(ctx context.Context, turn int, patience time.Duration)
 	landings := slices.Clone(f.queue[:n])
 	ends := f.spare[:0]
 	f.spare = nil // a call that is given up on keeps its ends
+	patience := f.patienceLocked(n)
 	f.mu.Unlock()
 	for _, l := range landings {
 		ends = append(ends, l.end)
 	}
 	s := f.s
 	limited, cancel := context.WithTimeout(ctx, patience)
+	began := time.Now()
 	ok, err := s.store.Finish(limited, FinishRequest{Ends: ends, Resume: s.planner.resume})
+	took := time.Since(began)
 	cancel()
 	if !f.turn.has(turn) { // the watchdog gave up on it
 		return 0, nil
@@ -192,7 +209,7 @@ func (f *finisher) record(ctx context.Context, turn int, patience time.Duration)
 		return n, f.failed(ctx, turn, landings, err)
 	}
 	_ = s.noteStore("finish", nil)
-	if err := f.settleDoubts(ctx, ends, ok); err != nil || !f.recorded(turn, n) {
+	if err := f.settleDoubts(ctx, ends, ok); err != nil || !f.recorded(turn, n, took) {
 		return 0, err
 	}
 	due := false
@@ -263,13 +280,13 @@ func (f *finisher) doubtAll(landings []*landing) {
 }
 
 // recorded takes the first n ends out of the queue, unless somebody else sees to them.
-func (f *finisher) recorded(turn, n int) bool {
+func (f *finisher) recorded(turn, n int, took time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.turn.has(turn) {
 		return false
 	}
-	f.most = min(2*f.most, batch)
+	f.most, f.took = min(2*f.most, batch), took
 	if f.queue = slices.Delete(f.queue, 0, n); len(f.queue) == 0 {
 		f.queue = nil
 	}

@@ -2,6 +2,8 @@ package durable_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -196,21 +198,98 @@ func TestAnEndThatTheStoreRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestAStopRecordsTheOtherEndsThoughOneIsRefused(t *testing.T) {
+// slowly is a Finish that takes its time, and for ever if there is an end of that job.
+type slowly struct {
+	durable.Store
+	takes time.Duration
+	job   string
+}
+
+func (s *slowly) Finish(ctx context.Context, req durable.FinishRequest) ([]bool, error) {
+	takes := time.After(s.takes)
+	if slices.ContainsFunc(req.Ends, func(e durable.End) bool { return e.Run.Job == s.job }) {
+		takes = nil
+	}
+	select {
+	case <-takes:
+		return s.Store.Finish(ctx, req)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// On the bubble's clock, which calls of a store are bounded by.
+func TestEndsAreRecordedThoughTheStoreIsSlowOrHangsForOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		store  slowly
+		within time.Duration
+		want   int
+	}{
+		"every call takes seconds": {slowly{takes: 6 * time.Second}, 5 * time.Minute, 10},
+		"it hangs for one end":     {slowly{takes: 200 * time.Millisecond, job: "x"}, 30 * time.Second, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := context.Background()
+				c.store.Store = durable.NewMemory()
+				s, err := durable.New(&c.store, durable.Config{MaxConcurrentRuns: 50, ShutdownTimeout: -1, Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := func(context.Context, durable.Run, noArgs) error { return nil }
+				if err := durable.Handle(s, "h", done); err != nil {
+					t.Fatal(err)
+				}
+				for _, job := range []string{"j", "x"} {
+					if err := s.AddJob(ctx, durable.Job{Name: job, Handler: "h", AllowConcurrent: true}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := s.Start(ctx); err != nil {
+					t.Fatal(err)
+				}
+				for i := range 40 {
+					if i == 20 {
+						trigger(t, s, "x")
+					}
+					trigger(t, s, "j")
+				}
+				time.Sleep(c.within)
+				runs, err := s.Runs(ctx, durable.RunQuery{Job: "j", States: []durable.RunState{durable.RunSucceeded}})
+				if err != nil || len(runs) < c.want {
+					t.Errorf("%d of 40 ends are recorded after %v, %v, want %d or more", len(runs), c.within, err, c.want)
+				}
+				_ = s.Shutdown(ctx)
+			})
+		})
+	}
+}
+
+func trigger(t *testing.T, s *durable.Scheduler, job string) {
+	t.Helper()
+	if _, err := s.Trigger(t.Context(), job, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStopRecordsTheOtherEndsThoughSomeAreRefused(t *testing.T) {
+	const refused = 9
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		var y tally
 		gate := c.clk.NewGate()
 		n := c.node("a", durable.Config{}).handle("h", y.held(gate)).
-			add(durable.Job{Name: "x", Handler: "h"}).add(durable.Job{Name: "j", Handler: "h"}).start()
+			add(durable.Job{Name: "x", Handler: "h", AllowConcurrent: true}).add(durable.Job{Name: "j", Handler: "h"}).start()
 		n.store.Store = &refusing{n.store.Store, "x"}
-		n.trigger("x")
+		for range refused {
+			n.trigger("x")
+		}
 		n.trigger("j")
 		done := n.stop(context.Background())
 		gate.Open()
 		took, err := c.await(done)
-		if err == nil || !strings.Contains(err.Error(), "1 runs") || took > 15*time.Second {
-			t.Errorf("Shutdown took %v and gave %v, want it to tell of 1 end", took, err)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%d runs", refused)) || took > 15*time.Second {
+			t.Errorf("Shutdown took %v and gave %v, want it to tell of %d ends", took, err, refused)
 		}
 		c.wantStates("j", "manual:succeeded")
 	})

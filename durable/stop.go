@@ -16,8 +16,10 @@ const (
 	claimPatience = 5 * time.Second
 	// cancelPatience is how long a stop waits for runs that it has cancelled.
 	cancelPatience = 5 * time.Second
-	// flushPatience is how long a stop tries to record what has ended.
+	// flushPatience is how long a stop tries to record what has ended, and flushPause how
+	// long it waits after a failure.
 	flushPatience = 10 * time.Second
+	flushPause    = 100 * time.Millisecond
 )
 
 // Shutdown ends the scheduler:
@@ -237,15 +239,18 @@ func (s *Scheduler) lastFlush(ctx context.Context) error {
 	var err error
 	go func() {
 		defer close(done)
-		for wait := 100 * time.Millisecond; ; wait *= 2 {
-			for err = nil; err == nil && s.finisher.pending() > 0; {
+		for {
+			err = nil
+			for try := s.finisher.pending(); try > 0 && s.finisher.pending() > 0; try-- {
 				s.finisher.recall(math.MaxInt64)
-				err = guarded(func() error { return s.finisher.flush(ctx) })
+				if err = guarded(func() error { return s.finisher.flush(ctx) }); err != nil && !errors.Is(err, errAside) {
+					break
+				}
 			}
-			if err == nil || ctx.Err() != nil {
+			if s.finisher.pending() == 0 || ctx.Err() != nil {
 				return
 			}
-			s.await(ctx.Done(), wait, nil)
+			s.await(ctx.Done(), flushPause, nil)
 		}
 	}()
 	if !s.await(done, flushPatience, nil) {
