@@ -207,7 +207,9 @@ type Scheduler struct {
 	queue    *queue.Queue
 	instance string // tells this scheduler's tasks from others' in the manager
 	random   func() uint64
-	// opTimeout bounds one round of a loop, and so its calls of the store.
+	// opTimeout bounds one round of a loop, and so its calls of the store. Calls that have a
+	// bound of their own have it in real time, whatever the manager's clock: what they wait
+	// for, a network say, knows no other.
 	opTimeout   time.Duration
 	loopBackoff func() backoff.BackOff
 
