@@ -168,6 +168,12 @@ func (f *feed) end() {
 	f.more = make(chan struct{})
 }
 
+func (f *feed) text() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.lines, "\n")
+}
+
 // has counts lines with that beginning.
 func (f *feed) has(prefix string) (n int) {
 	f.mu.Lock()
@@ -245,7 +251,7 @@ func (w *world) start(n *nodeSpec) *node {
 	w.Cleanup(func() {
 		nd.stop()
 		if w.Failed() {
-			w.Logf("log of %s:\n%s", n.Name, strings.Join(nd.log.lines, "\n"))
+			w.Logf("log of %s:\n%s", n.Name, nd.log.text())
 		}
 	})
 	return nd
@@ -308,7 +314,7 @@ func (w *world) spawn(n *nodeSpec) *process {
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 		if w.Failed() {
-			w.Logf("output of %s:\n%s\nlog:\n%s", n.Name, strings.Join(p.lines, "\n"), strings.Join(p.log.lines, "\n"))
+			w.Logf("output of %s:\n%s\nlog:\n%s", n.Name, p.text(), p.log.text())
 		}
 	})
 	return p
@@ -336,7 +342,7 @@ func (p *process) died() {
 	p.w.Helper()
 	p.wait()
 	if s, ok := p.state.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
-		p.w.Fatalf("the process ended with %v, want SIGKILL; lines:\n%s", p.state, strings.Join(p.lines, "\n"))
+		p.w.Fatalf("the process ended with %v, want SIGKILL; lines:\n%s", p.state, p.text())
 	}
 	p.w.journal.add(entry{What: "killed", Pid: p.cmd.Process.Pid})
 }
@@ -346,7 +352,7 @@ func (p *process) wait() {
 	select {
 	case <-p.ended:
 	case <-time.After(eventually):
-		p.w.Fatalf("the process does not end; lines:\n%s", strings.Join(p.lines, "\n"))
+		p.w.Fatalf("the process does not end; lines:\n%s", p.text())
 	}
 }
 
