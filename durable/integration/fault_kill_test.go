@@ -42,7 +42,7 @@ func TestFaultKilledAtEachPoint(t *testing.T) {
 					may[name] = p.recover
 				}
 				n := w.spec("victim-"+name, j)
-				n.Timeout, n.Point, n.Target = time.Second, p.point, name
+				n.Point, n.Target = p.point, name
 				if p.point == inFinish { // the transaction is seen from inside by triggers that wait for the end
 					n.Jobs[0].Schedule = "every 50ms x1"
 				} else {
@@ -55,9 +55,7 @@ func TestFaultKilledAtEachPoint(t *testing.T) {
 		for _, v := range victims {
 			v.died()
 		}
-		n := w.spec("survivor", jobs...)
-		n.Timeout = time.Second
-		survivor := w.start(n)
+		survivor := w.start(w.spec("survivor", jobs...))
 		w.settle()
 		survivor.stop()
 		w.audit()

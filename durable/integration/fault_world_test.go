@@ -272,6 +272,10 @@ type process struct {
 	state *os.ProcessState
 }
 
+// launching bounds how many of them come up at once, in all tests: each computes for a
+// while, and while dozens do the leases of the others lapse.
+var launching = make(chan struct{}, 2)
+
 // spawn starts a node in a process of its own.
 func (w *world) spawn(n *nodeSpec) *process {
 	w.Helper()
@@ -296,16 +300,25 @@ func (w *world) spawn(n *nodeSpec) *process {
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		w.Fatal(err)
 	}
+	launching <- struct{}{}
+	launched := sync.OnceFunc(func() { <-launching })
 	if err := p.cmd.Start(); err != nil {
+		launched()
 		w.Fatal(err)
 	}
 	w.children++
 	var pipes sync.WaitGroup
-	pipes.Go(func() { scan(out, p.feed) })
-	pipes.Go(func() { scan(errs, p.log) })
+	pipes.Go(func() {
+		scan(out, func(line string) {
+			p.add(line)
+			launched()
+		})
+	})
+	pipes.Go(func() { scan(errs, p.log.add) })
 	go func() {
 		defer close(p.ended)
 		pipes.Wait()
+		launched() // it has said nothing
 		_ = p.cmd.Wait()
 		p.state = p.cmd.ProcessState
 		p.end()
@@ -320,11 +333,11 @@ func (w *world) spawn(n *nodeSpec) *process {
 	return p
 }
 
-func scan(r io.Reader, f *feed) {
+func scan(r io.Reader, add func(line string)) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
-		f.add(s.Text())
+		add(s.Text())
 	}
 }
 
