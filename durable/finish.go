@@ -113,7 +113,7 @@ func (f *finisher) pending() int {
 func (f *finisher) round(ctx context.Context) error {
 	_, now := f.s.host.Now()
 	f.recall(now)
-	err := f.flush(ctx)
+	err := f.flush(ctx, f.s.opTimeout*3/4)
 	if errors.Is(err, errAside) { // the others are not to wait until the loop has backed off
 		err = nil
 	}
@@ -146,12 +146,12 @@ func (f *finisher) recallableLocked(now int64) int {
 
 // flush records one batch. What the store refuses may be one end alone, whose job somebody
 // has locked, or whose text it cannot take: what is left of the batch is halved until it
-// goes through, or one end is left, which is set aside.
-func (f *finisher) flush(ctx context.Context) error {
+// goes through, or one end is left, which is set aside. No call takes longer than most.
+func (f *finisher) flush(ctx context.Context, most time.Duration) error {
 	turn := f.turn.take()
 	defer f.turn.end(turn)
 	for {
-		n, err := f.record(ctx, turn)
+		n, err := f.record(ctx, turn, most)
 		if err == nil || n <= 1 || ctx.Err() != nil {
 			return err
 		}
@@ -164,8 +164,8 @@ var errAside = errors.New("durable: an end of a run is set aside")
 // patienceLocked is how long the store may take over the first n ends. After a batch has
 // failed it may be slow, or hang for the sake of one end: which one is found out by what
 // others have taken.
-func (f *finisher) patienceLocked(n int) time.Duration {
-	least, most := f.s.opTimeout/24, f.s.opTimeout*3/4
+func (f *finisher) patienceLocked(n int, most time.Duration) time.Duration {
+	least := f.s.opTimeout / 24
 	switch refused := f.queue[0].refused; {
 	case refused > 0:
 		return min(least<<min(refused, 10), most)
@@ -177,7 +177,7 @@ func (f *finisher) patienceLocked(n int) time.Duration {
 }
 
 // record records the ends in front. If the store fails them n tells how many they were.
-func (f *finisher) record(ctx context.Context, turn int) (n int, err error) {
+func (f *finisher) record(ctx context.Context, turn int, most time.Duration) (n int, err error) {
 	f.mu.Lock()
 	bytes := 0
 	for n < len(f.queue) && n < f.most && (n == 0 || bytes < batchBytes && (f.queue[n].refused > 0) == (f.queue[0].refused > 0)) {
@@ -191,7 +191,7 @@ func (f *finisher) record(ctx context.Context, turn int) (n int, err error) {
 	landings := slices.Clone(f.queue[:n])
 	ends := f.spare[:0]
 	f.spare = nil // a call that is given up on keeps its ends
-	patience := f.patienceLocked(n)
+	patience := f.patienceLocked(n, most)
 	f.mu.Unlock()
 	for _, l := range landings {
 		ends = append(ends, l.end)

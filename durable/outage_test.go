@@ -218,7 +218,65 @@ func (s *slowly) Finish(ctx context.Context, req durable.FinishRequest) ([]bool,
 	}
 }
 
-// On the bubble's clock, which calls of a store are bounded by.
+// start starts a scheduler on the store with jobs j and x, whose runs wait for the gate, if
+// there is one. It is on the bubble's clock, which calls of a store are bounded by.
+func (s *slowly) start(t *testing.T, gate chan struct{}) *durable.Scheduler {
+	t.Helper()
+	ctx := context.Background()
+	s.Store = durable.NewMemory()
+	sched, err := durable.New(s, durable.Config{MaxConcurrentRuns: 50, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := func(context.Context, durable.Run, noArgs) error {
+		if gate != nil {
+			<-gate
+		}
+		return nil
+	}
+	if err := durable.Handle(sched, "h", done); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range []string{"j", "x"} {
+		if err := sched.AddJob(ctx, durable.Job{Name: job, Handler: "h", AllowConcurrent: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sched.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return sched
+}
+
+// wantEnds wants so many runs of j to have succeeded.
+func wantEnds(t *testing.T, s *durable.Scheduler, want int) {
+	t.Helper()
+	runs, err := s.Runs(context.Background(), durable.RunQuery{Job: "j", States: []durable.RunState{durable.RunSucceeded}})
+	if err != nil || len(runs) < want {
+		t.Errorf("%d ends are recorded, %v, want %d or more", len(runs), err, want)
+	}
+}
+
+func TestAStopRecordsTheOtherEndsThoughTheStoreHangsForOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		store := slowly{takes: 10 * time.Millisecond, job: "x"}
+		s := store.start(t, gate)
+		for i := range 40 {
+			if i == 0 {
+				trigger(t, s, "x")
+			}
+			trigger(t, s, "j")
+		}
+		time.Sleep(time.Second) // all are running
+		time.AfterFunc(time.Second, func() { close(gate) })
+		if err := s.Shutdown(context.Background()); err == nil || !strings.Contains(err.Error(), "1 runs") {
+			t.Errorf("Shutdown = %v, want it to tell of 1 end", err)
+		}
+		wantEnds(t, s, 40)
+	})
+}
+
 func TestEndsAreRecordedThoughTheStoreIsSlowOrHangsForOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		store  slowly
@@ -230,24 +288,7 @@ func TestEndsAreRecordedThoughTheStoreIsSlowOrHangsForOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx := context.Background()
-				c.store.Store = durable.NewMemory()
-				s, err := durable.New(&c.store, durable.Config{MaxConcurrentRuns: 50, ShutdownTimeout: -1, Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				done := func(context.Context, durable.Run, noArgs) error { return nil }
-				if err := durable.Handle(s, "h", done); err != nil {
-					t.Fatal(err)
-				}
-				for _, job := range []string{"j", "x"} {
-					if err := s.AddJob(ctx, durable.Job{Name: job, Handler: "h", AllowConcurrent: true}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := s.Start(ctx); err != nil {
-					t.Fatal(err)
-				}
+				s := c.store.start(t, nil)
 				for i := range 40 {
 					if i == 20 {
 						trigger(t, s, "x")
@@ -255,11 +296,8 @@ func TestEndsAreRecordedThoughTheStoreIsSlowOrHangsForOne(t *testing.T) {
 					trigger(t, s, "j")
 				}
 				time.Sleep(c.within)
-				runs, err := s.Runs(ctx, durable.RunQuery{Job: "j", States: []durable.RunState{durable.RunSucceeded}})
-				if err != nil || len(runs) < c.want {
-					t.Errorf("%d of 40 ends are recorded after %v, %v, want %d or more", len(runs), c.within, err, c.want)
-				}
-				_ = s.Shutdown(ctx)
+				wantEnds(t, s, c.want)
+				_ = s.Shutdown(context.Background())
 			})
 		})
 	}

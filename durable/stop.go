@@ -109,7 +109,7 @@ func (s *Scheduler) stop(ctx context.Context, hurry <-chan struct{}) {
 	}
 	interrupted := s.recordInterrupted()
 	err := errors.Join(s.handBackLost(ctx), s.lastFlush(ctx))
-	for _, l := range []*loop{l.watch, l.finish, l.elect, l.beat} {
+	for _, l := range []*loop{l.watch, l.elect, l.beat} {
 		l.stop()
 	}
 	left := make(chan struct{})
@@ -231,8 +231,11 @@ func (s *Scheduler) handBackLost(ctx context.Context) error {
 	return err
 }
 
-// lastFlush records what has ended, with patience for a store that is away.
+// lastFlush records what has ended, with patience for a store that is away, but less than
+// usual for one that hangs: it may do so for the sake of one end, and the others are to be
+// recorded meanwhile.
 func (s *Scheduler) lastFlush(ctx context.Context) error {
+	s.loops.finish.stop() // its round may be waiting for just that
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -243,7 +246,7 @@ func (s *Scheduler) lastFlush(ctx context.Context) error {
 			err = nil
 			for try := s.finisher.pending(); try > 0 && s.finisher.pending() > 0; try-- {
 				s.finisher.recall(math.MaxInt64)
-				if err = guarded(func() error { return s.finisher.flush(ctx) }); err != nil && !errors.Is(err, errAside) {
+				if err = guarded(func() error { return s.finisher.flush(ctx, flushPatience/4) }); err != nil && !errors.Is(err, errAside) {
 					break
 				}
 			}
