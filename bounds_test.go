@@ -222,7 +222,7 @@ func TestTheEventsOfTasksOfOneNameComeInOrder(t *testing.T) {
 			}
 		}))))
 		for range 100 { // fewer than the queue takes
-			h := must(m.ScheduleRecurring("x", time.Nanosecond, nothing, taskmanager.WithJitter(0), taskmanager.WithImmediately(), taskmanager.WithMaxRuns(1)))
+			h := must(m.ScheduleRecurring("x", time.Hour, nothing, taskmanager.WithJitter(0), taskmanager.WithImmediately(), taskmanager.WithMaxRuns(1)))
 			<-h.Done()
 		}
 		_ = m.Close()

@@ -204,6 +204,11 @@ func (e *engine) saveUnfired(nodes []*node) {
 	}
 }
 
+// lookAgain is how long a task is let be whose tick found it busy or over a limit, 100 µs:
+// at an interval of a few nanoseconds there is always another tick due, and the pump would
+// do nothing else until one can run.
+const lookAgain = int64(100 * time.Microsecond)
+
 // fire does what a deadline is for, and files the node at its next one. It returns
 // the run to start. Called with engine.mu held.
 func (e *engine) fire(n *node, now int64) *run {
@@ -229,10 +234,14 @@ func (e *engine) fire(n *node, now int64) *run {
 		return nil
 	}
 	r := t.fall(now)
+	kept := r == nil && t.blocked()
 	if r != nil && !e.admit(r) {
-		r = nil
+		r, kept = nil, true
 	}
 	e.refile(t, now)
+	if soon := now + lookAgain; kept && e.settler == nil && t.node.filed() && t.node.when < soon {
+		e.fileAt(t, soon, now)
+	}
 	e.endIfOver(t)
 	return r
 }

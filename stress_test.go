@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -268,6 +269,40 @@ func TestThousandsOfTasksOfEachKindLeaveNothingBehind(t *testing.T) {
 			if err := m.Close(); err != nil {
 				t.Errorf("Close = %v", err)
 			}
+		})
+	}
+}
+
+// However short an interval is, a task that is busy or over a limit does not keep the
+// engine busy: what falls due meanwhile is looked at now and then.
+func TestATaskThatCannotRunDoesNotKeepTheEngineBusy(t *testing.T) {
+	for name, opts := range map[string][]taskmanager.TaskOption{
+		"skips":      nil,
+		"coalesces":  {taskmanager.WithOverlap(taskmanager.Coalesce)},
+		"catches up": {taskmanager.WithOverlap(taskmanager.CatchUp(2))},
+		"reentrant":  {taskmanager.WithNonReentrant(false)},
+		"over limit": {taskmanager.WithSkipOverLimit(), taskmanager.WithNonReentrant(false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				looks := 0
+				m := newManager(taskmanager.WithMaxConcurrentRuns(1), taskmanager.WithObserver(taskmanager.ObserverFunc(func(e taskmanager.Event) {
+					if e.Count > 0 {
+						looks++
+					}
+				})))
+				defer m.Close()
+				pause := func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }
+				h := must(m.ScheduleRecurring("a", time.Nanosecond, pause, append(opts, taskmanager.WithJitter(0))...))
+				time.Sleep(time.Second + 50*time.Millisecond)
+				s := h.Snapshot()
+				if looks += int(m.Totals().EventsDropped); s.Runs < 10 || looks > 22_000 {
+					t.Errorf("%d events in a second of %d runs, want two for each 100 µs at most", looks, s.Runs)
+				}
+				if due := s.Ticks.Due(); due < 1e9 {
+					t.Errorf("%d ticks accounted for, want all of a second", due)
+				}
+			})
 		})
 	}
 }
