@@ -3,7 +3,6 @@ package durable
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -95,7 +94,7 @@ func (m *Memory) Expire(ctx context.Context, r ExpireRequest) (ExpireResult, err
 	})
 	for j := range m.blocked {
 		if len(j.active) == 0 {
-			res.Released += m.unblock(j, math.MaxInt)
+			res.Released += m.unblock(j, limits.Wakes)
 		}
 	}
 	for _, t := range slices.Collect(m.broadcasts.rising(none)) {

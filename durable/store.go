@@ -44,11 +44,11 @@ type Store interface {
 	Beat(ctx context.Context, node NodeRow, ttl time.Duration) (BeatResult, error)
 
 	// Expire declares nodes dead whose lease ended more than grace ago, and
-	// returns what is to be seen to: see ExpireResult. Blocked triggers whose job
-	// has no active run are set waiting; so are triggers in StateRunning that have no
-	// active run, without a due instant if they are Paused. One-shot triggers that wait
-	// without one are due now. Triggers in StateBroadcast whose DueAt has passed are
-	// deleted.
+	// returns what is to be seen to: see ExpireResult. Of jobs that have no active run,
+	// blocked triggers are set waiting as by Finish; so are triggers in StateRunning that
+	// have no active run, without a due instant if they are Paused. One-shot triggers that
+	// wait without one are due now. Triggers in StateBroadcast whose DueAt has passed are
+	// deleted. What others have locked is left for the next time: it waits for no editor.
 	Expire(ctx context.Context, r ExpireRequest) (ExpireResult, error)
 
 	// Edit changes one job, with its schedule triggers, in one transaction that no

@@ -53,6 +53,29 @@ func TestNodesMigrateAtTheSameTime(t *testing.T) {
 	})
 }
 
+// Whoever waited for the lock is to see what was made meanwhile.
+func TestNodesMigrateAtTheSameTimeWhateverTheIsolation(t *testing.T) {
+	for _, level := range []string{"repeatable%20read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Setenv("TASKMANAGER_TEST_POSTGRES", withParameters(postgresDSN(), "default_transaction_isolation="+level))
+			for range 3 {
+				_, db := open1(t, databases[1], 4)
+				var g errgroup.Group
+				for range 4 {
+					s, err := sqlstore.Open(db, databases[1].dialect)
+					if err != nil {
+						t.Fatal(err)
+					}
+					g.Go(func() error { return s.Migrate(t.Context()) })
+				}
+				if err := g.Wait(); err != nil {
+					t.Errorf("Migrate = %v, want nil", err)
+				}
+			}
+		})
+	}
+}
+
 // calls are all that asks the database for something.
 func calls(s durable.Store) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{

@@ -34,6 +34,7 @@ type Dialect struct {
 	due        string // after the trigger table's name: go by its index for due rows
 	ofJob      string // likewise: by that of a job's rows
 	blocked    string // likewise: by that of a job's blocked rows
+	pastOf     string // after the history's name: go by the index of a job's rows
 	nullsFirst string // after a column in ORDER BY: NULL comes first; "" where it does anyway
 	place      column // by which a locked row is found soonest
 	readPlace  string // likewise: as a text that is read

@@ -320,8 +320,18 @@ func (t *txn) keepRun(end *durable.RunRow) (bool, error) {
 // there were any. One of them will run, and the others are blocked again: to wake them all
 // at each end would cost a queue of runs the square of its length.
 func (t *txn) unblock(names []string, n int) (some bool, err error) {
+	ids, err := t.blocked(names, n)
+	if err != nil {
+		return false, err
+	}
+	_, err = t.wake(ids)
+	return len(ids) > 0, err
+}
+
+// blocked are the IDs of the first n blocked triggers of each job, in order.
+func (t *txn) blocked(names []string, n int) (ids []string, err error) {
 	if len(names) == 0 {
-		return false, nil
+		return nil, nil
 	}
 	blocked := "state = " + numeral(durable.StateBlocked)
 	// The index has those of a job in this order. A ranking of all would read every queue to
@@ -330,7 +340,6 @@ func (t *txn) unblock(names []string, n int) (some bool, err error) {
 		return "(SELECT t.id FROM {trigger} AS t{blocked} WHERE t.job = " + job + " AND t." + blocked +
 			" ORDER BY t.priority DESC, t.due_at{nulls}, t.id LIMIT " + strconv.Itoa(n) + ") AS b"
 	}
-	var ids []string
 	if t.dialect.lateral {
 		batch, args := t.dialect.batch([]column{{"job", short}}, listed(names))
 		ids, err = t.texts("SELECT b.id FROM "+batch+" CROSS JOIN LATERAL "+first("v.job"), args...)
@@ -341,13 +350,19 @@ func (t *txn) unblock(names []string, n int) (some bool, err error) {
 			return err
 		})
 	}
-	if err != nil || len(ids) == 0 {
-		return false, err
-	}
 	slices.Sort(ids)
+	return ids, err
+}
+
+// wake sets those of the triggers waiting that are blocked, and tells how many.
+func (t *txn) wake(ids []string) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
 	where, args := t.dialect.among("id", ids)
-	_, err = t.exec("UPDATE {trigger} SET state = "+numeral(durable.StateWaiting)+", reason = '', version = version + 1 WHERE +"+blocked+" AND "+where, args...) // + has SQLite go by id
-	return true, err
+	n, err := t.exec("UPDATE {trigger} SET state = "+numeral(durable.StateWaiting)+", reason = '', version = version + 1 WHERE +state = "+
+		numeral(durable.StateBlocked)+" AND "+where, args...) // + has SQLite go by id
+	return int(n), err
 }
 
 // resume sets triggers going that waited for the ends.

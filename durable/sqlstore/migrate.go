@@ -115,7 +115,7 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 		return err
 	}
 	defer conn.Close()
-	begin := "BEGIN"
+	begin := "BEGIN ISOLATION LEVEL READ COMMITTED" // so that others' work is seen after the lock
 	if s.dialect.immediate {
 		begin = "BEGIN IMMEDIATE"
 	}

@@ -31,6 +31,9 @@ func MySQL() Dialect {
 		// Without it one job with a million triggers has it scan the table for any job.
 		ofJob:   " FORCE INDEX ({prefix}trigger_job)",
 		blocked: " FORCE INDEX ({prefix}trigger_blocked)",
+		// Without it a job that most of the history is of has it read all from the newest on,
+		// wherever the page begins.
+		pastOf: " FORCE INDEX ({prefix}history_job)",
 		first: func(columns, from string, _ int) string {
 			return "SELECT " + columns + ", 1" + from + " LIMIT ?{skip}"
 		},

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
@@ -76,7 +77,6 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 		return res, err
 	}
 	res.Now = t.now
-	now := t.now.UnixMicro()
 	if _, err := t.exec(`DELETE FROM {node} WHERE dead = 1 AND lease_until < ? AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.node = {node}.id)`,
 		t.now.Add(-limits.DeadNodeKept).UnixMicro()); err != nil {
 		return res, err
@@ -99,6 +99,8 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 	if err != nil {
 		return res, err
 	}
+	// Nothing from here on waits for what others have locked, in transactions of the caller's
+	// perhaps, that edit jobs and last: dead nodes would stay undeclared until they end.
 	unheld, err := t.dropHolds()
 	if err != nil {
 		return res, err
@@ -116,17 +118,16 @@ func (t *txn) expire(r *durable.ExpireRequest) (res durable.ExpireResult, err er
 			res.Undue = append(res.Undue, row)
 		}
 	}
-	if err := t.change(oneShots, func(row *durable.TriggerRow) { row.DueAt = t.now }); err != nil {
-		return res, err
-	}
-	released, err := t.exec(`UPDATE {trigger} SET state = ` + numeral(durable.StateWaiting) + `, reason = '', version = version + 1 WHERE state = ` +
-		numeral(durable.StateBlocked) + ` AND NOT EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = {trigger}.job)`)
+	due, err := t.change(oneShots, func(row *durable.TriggerRow) { row.DueAt = t.now })
 	if err != nil {
 		return res, err
 	}
-	res.Released = unheld + len(oneShots) + int(released)
-	_, err = t.exec(`DELETE FROM {trigger} WHERE state = `+numeral(durable.StateBroadcast)+` AND due_at < ?`, now)
-	return res, err
+	released, err := t.wakeIdle()
+	if err != nil {
+		return res, err
+	}
+	res.Released = unheld + len(due) + released
+	return res, t.removeBroadcasts()
 }
 
 // dropHolds has triggers wait again that are to wait for the end of a run that is not
@@ -140,26 +141,110 @@ func (t *txn) dropHolds() (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = t.change(orphans, func(row *durable.TriggerRow) {
+	changed, err := t.change(orphans, func(row *durable.TriggerRow) {
 		row.State, row.Reason = durable.StateWaiting, ""
 		if row.Paused { // whoever repairs it sees to that
 			row.DueAt = time.Time{}
 		}
+	})
+	for _, row := range changed {
 		if !row.DueAt.IsZero() {
 			n++
 		}
-	})
+	}
 	return n, err
 }
 
-// change changes triggers that are still as they were read.
-func (t *txn) change(was []durable.TriggerRow, f func(*durable.TriggerRow)) error {
-	is := slices.Clone(was)
+// wakeIdle wakes triggers of jobs that have no active run, as the end of one would have, and
+// tells how many.
+func (t *txn) wakeIdle() (int, error) {
+	idle, err := t.idle()
+	if err != nil {
+		return 0, err
+	}
+	ids, err := t.blocked(idle, limits.Wakes)
+	if err != nil {
+		return 0, err
+	}
+	if ids, err = t.unlocked(ids); err != nil {
+		return 0, err
+	}
+	return t.wake(ids)
+}
+
+// idle are jobs with blocked triggers and without an active run. It looks at the queues a
+// piece at a time, and passes over what is left of a job's that it has come to.
+func (t *txn) idle() (idle []string, err error) {
+	const piece = 200
+	for last, more := "", true; more && err == nil; {
+		more = false
+		err = each(t.ctx, t.Store, t.q, `SELECT b.job, CASE WHEN EXISTS (SELECT 1 FROM {run} AS r WHERE r.job = b.job) THEN 1 ELSE 0 END FROM
+			(SELECT DISTINCT p.job FROM (SELECT t.job FROM {trigger} AS t{blocked} WHERE t.state = `+numeral(durable.StateBlocked)+
+			` AND t.job > ? ORDER BY t.job LIMIT `+strconv.Itoa(piece)+`) AS p) AS b ORDER BY b.job`, []any{last}, func(rows *sql.Rows) error {
+			var job string
+			var busy truth
+			err := rows.Scan(&job, &busy)
+			if !busy {
+				idle = append(idle, job)
+			}
+			last, more = job, true
+			return err
+		})
+	}
+	return idle, err
+}
+
+// removeBroadcasts deletes those whose time is over.
+func (t *txn) removeBroadcasts() error {
+	over, err := t.texts(`SELECT t.id FROM {trigger} AS t{due} WHERE t.state = `+numeral(durable.StateBroadcast)+` AND t.due_at < ?`, t.now.UnixMicro())
+	if err != nil {
+		return err
+	}
+	if over, err = t.unlocked(over); err != nil {
+		return err
+	}
+	_, err = t.removeByID("{trigger}", over)
+	return err
+}
+
+// change changes triggers that are still as they were read and that nobody else has locked,
+// and returns them.
+func (t *txn) change(read []durable.TriggerRow, f func(*durable.TriggerRow)) (is []durable.TriggerRow, err error) {
+	versions := make(map[string]int64, len(read))
+	ids := make([]string, len(read))
+	for i, row := range read {
+		ids[i], versions[row.ID] = row.ID, row.Version
+	}
+	was, err := t.unlockedRows(ids)
+	if err != nil {
+		return nil, err
+	}
+	was = slices.DeleteFunc(was, func(row durable.TriggerRow) bool { return row.Version != versions[row.ID] })
+	is = slices.Clone(was)
 	for i := range is {
 		f(&is[i])
 		is[i].Version++
 	}
-	return update(t, triggers, was, is, true)
+	return is, update(t, triggers, was, is, true)
+}
+
+// unlockedRows are those of the triggers that nobody else has locked, as they are now. They
+// are locked then.
+func (t *txn) unlockedRows(ids []string) ([]durable.TriggerRow, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	where, args := t.dialect.among("t.id", ids)
+	return find(t.ctx, t.Store, t.q, triggers, "{primary} WHERE "+where+" ORDER BY t.id{skip}", args...)
+}
+
+func (t *txn) unlocked(ids []string) ([]string, error) {
+	rows, err := t.unlockedRows(ids)
+	ids = ids[:0]
+	for _, row := range rows {
+		ids = append(ids, row.ID)
+	}
+	return ids, err
 }
 
 // Nodes implements durable.Store.

@@ -157,6 +157,9 @@ func (s *Store) runs(ctx context.Context, db querier, q *durable.RunQuery) ([]du
 	if err != nil {
 		return nil, err
 	}
+	if q.Job != "" && len(q.IDs) == 0 {
+		text = "{pastof}" + text
+	}
 	rows, err := find(ctx, s, db, history, text, w.args...)
 	if err != nil {
 		return nil, err

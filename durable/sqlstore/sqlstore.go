@@ -152,6 +152,7 @@ func newStore(dialect Dialect, opts []Option) (*Store, error) {
 		"{primary}", dialect.primary,
 		"{nulls}", dialect.nullsFirst,
 		"{ofjob}", strings.ReplaceAll(dialect.ofJob, "{prefix}", s.prefix),
+		"{pastof}", strings.ReplaceAll(dialect.pastOf, "{prefix}", s.prefix),
 		"{blocked}", strings.ReplaceAll(dialect.blocked, "{prefix}", s.prefix),
 		"{due}", strings.ReplaceAll(dialect.due, "{prefix}", s.prefix))...)
 	return s, nil

@@ -63,7 +63,7 @@ CREATE TABLE IF NOT EXISTS {trigger} (
 	idempotency_key TEXT NOT NULL,
 	INDEX {prefix}trigger_job (job, kind, name),
 	INDEX {prefix}trigger_due (state, priority, due_at, id, handler),
-	INDEX {prefix}trigger_blocked (job, state, priority DESC, due_at, id)
+	INDEX {prefix}trigger_blocked (state, job, priority DESC, due_at, id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
 -- Active runs only.

@@ -66,6 +66,10 @@ CREATE INDEX IF NOT EXISTS {prefix}trigger_due ON {trigger} (state, priority, du
 
 CREATE INDEX IF NOT EXISTS {prefix}trigger_blocked ON {trigger} (job, priority DESC, due_at NULLS FIRST, id) WHERE state = 2;
 
+-- Few ever are. Without it the planner takes what is complete, and has no due instant
+-- either, for such, and hopes to come upon them as it reads all in order of the ID.
+CREATE INDEX IF NOT EXISTS {prefix}trigger_undue ON {trigger} (id) WHERE state = 0 AND due_at IS NULL;
+
 -- Active runs only.
 CREATE TABLE IF NOT EXISTS {run} (
 	id text COLLATE "C" NOT NULL PRIMARY KEY,
