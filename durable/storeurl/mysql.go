@@ -38,12 +38,12 @@ func mysqlConfig(u *url.URL) (*mysql.Config, error) {
 	if !query.Has("timeout") {
 		query.Set("timeout", connectTimeout.String())
 	}
-	config, err := mysql.ParseDSN("/?" + query.Encode())
+	// The address with them: it is whom a certificate has to be of.
+	address := net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), "3306"))
+	config, err := mysql.ParseDSN("tcp(" + address + ")/?" + query.Encode())
 	if err != nil {
 		return nil, err
 	}
-	config.Net = "tcp"
-	config.Addr = net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), "3306"))
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.DBName = strings.TrimPrefix(u.Path, "/")
