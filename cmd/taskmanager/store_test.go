@@ -192,6 +192,47 @@ func TestRunsWithANode(t *testing.T) {
 	}
 }
 
+// A node is alive and claims nothing; the job is removed while its run is waited for.
+func TestAWaitForWhatIsTakenBackEnds(t *testing.T) {
+	c := newCluster(t)
+	o, err := storeurl.Open(t.Context(), c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	for name, takeBack := range map[string]func(*durable.Edit) error{
+		"the job is removed":    func(e *durable.Edit) error { e.Job, e.Triggers = nil, nil; return nil },
+		"its calls are dropped": func(e *durable.Edit) error { e.DropAdded = []durable.Kind{durable.KindManual}; return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			edit := func(change func(*durable.Edit) error) {
+				t.Helper()
+				if err := o.Store.Edit(t.Context(), "a", durable.EditJob, change); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := o.Store.Beat(t.Context(), durable.NodeRow{ID: "n", Name: "n"}, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			edit(func(e *durable.Edit) error { e.Job = &durable.JobRow{Name: "a", Handler: "ok"}; return nil })
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				step{args: "trigger a -wait", code: exitBad, stderr: "was taken back"}.do(t)
+			}()
+			for called := false; !called; {
+				states, err := o.Store.Jobs(t.Context(), durable.JobQuery{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				called = len(states[0].Triggers) > 0
+			}
+			edit(takeBack)
+			<-ended
+		})
+	}
+}
+
 func TestTheLastPageOfRunsNamesNoOther(t *testing.T) {
 	o, err := storeurl.Open(t.Context(), newCluster(t).url)
 	if err != nil {

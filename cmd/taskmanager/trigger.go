@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager/durable"
+	"github.com/taskmanager-go/taskmanager/internal/limits"
 )
 
 var triggerCommand = command{
@@ -19,7 +20,7 @@ var triggerCommand = command{
 		var f storeFlags
 		f.flags(fs)
 		data := fs.String("data", "", "a `JSON` object, merged into the job's data")
-		wait := fs.Bool("wait", false, "wait until the run's first attempt has ended")
+		wait := fs.Bool("wait", false, "wait until the run's first attempt has ended; an error if it is taken back before it begins")
 		return func(c *call, words []string) error {
 			job, err := oneName(words, "job")
 			if err == nil {
@@ -57,7 +58,7 @@ func trigger(ctx context.Context, c *call, d *desk, job string, data any, wait b
 	if !wait {
 		return c.print(map[string]string{"job": job, "run": id}, id+"\n")
 	}
-	r, err := d.ended(ctx, id)
+	r, err := d.ended(ctx, job, id)
 	if err != nil {
 		return err
 	}
@@ -92,16 +93,23 @@ func (d *desk) mayWait(ctx context.Context, job string) error {
 }
 
 // ended waits for the end of a run, on whatever node.
-func (d *desk) ended(ctx context.Context, id string) (durable.RunRow, error) {
+func (d *desk) ended(ctx context.Context, job, id string) (durable.RunRow, error) {
 	t := time.NewTicker(poll)
 	defer t.Stop()
+	gone := false
 	for {
 		r, err := d.run(ctx, id)
 		switch {
 		case err == nil && r.State != durable.RunRunning:
 			return r, nil
-		case err != nil && !errors.Is(err, durable.ErrNotFound): // not found: not claimed yet
+		case err != nil && !errors.Is(err, durable.ErrNotFound):
 			return r, err
+		case err != nil && gone: // nor is it a run since, which a claim would have made it at once
+			return r, failed("run %s was taken back: its job has been removed, or what waited of it", id)
+		case err != nil: // not claimed yet
+			if gone, err = d.takenBack(ctx, job, id); err != nil {
+				return r, err
+			}
 		}
 		select {
 		case <-t.C:
@@ -109,4 +117,23 @@ func (d *desk) ended(ctx context.Context, id string) (durable.RunRow, error) {
 			return r, failed("interrupted; run %s goes on", id)
 		}
 	}
+}
+
+// takenBack tells whether there is no trigger of that ID any more. Where more wait than a
+// job's answer has, nobody can say.
+func (d *desk) takenBack(ctx context.Context, job, id string) (bool, error) {
+	states, err := d.Jobs(ctx, durable.JobQuery{Names: []string{job}, WithoutRuns: true})
+	if err != nil || len(states) == 0 {
+		return err == nil, err
+	}
+	waiting := 0
+	for _, row := range states[0].Triggers {
+		if row.ID == id {
+			return false, nil
+		}
+		if row.OneShot() {
+			waiting++
+		}
+	}
+	return waiting < limits.MostOneShots, nil
 }
