@@ -333,3 +333,35 @@ func TestAnInterruptedBacklogGoesOnWhereItStopped(t *testing.T) {
 		})
 	}
 }
+
+// As one whose job somebody has locked.
+func TestARunOfADeadNodeThatTheStoreDoesNotEndHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		gate := c.clk.NewGate()
+		var dead, live tally
+		a := c.node("a", durable.Config{MaxConcurrentRuns: 50}).handle("h", dead.deaf(gate)).
+			add(durable.Job{Name: "x", Handler: "h"}).add(durable.Job{Name: "j", Handler: "h", AllowConcurrent: true, RequestsRecovery: true}).start()
+		for i := range 20 {
+			if a.trigger("j"); i == 10 {
+				a.trigger("x")
+			}
+		}
+		c.clk.Advance(time.Second)
+		a.cut(true)
+		b := c.node("b", durable.Config{MaxConcurrentRuns: 50}).handle("h", live.quick)
+		store := &refusing{b.store.Store, "x"}
+		b.store.Store = store
+		b.start()
+		c.clk.Advance(2 * time.Minute)
+		recovered := durable.RunQuery{Job: "j", States: []durable.RunState{durable.RunSucceeded}}
+		if got := len(c.runs(recovered)); got != 20 || live.count() != 20 {
+			t.Errorf("%d runs are recovered, by %d runs, want 20", got, live.count())
+		}
+		c.wantStates("x", "manual:running")
+		store.job = ""
+		c.clk.Advance(30 * time.Second)
+		c.wantStates("x", "manual:lost")
+		gate.Open()
+	})
+}

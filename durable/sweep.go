@@ -46,14 +46,11 @@ func (s *Scheduler) sweep(ctx context.Context) error {
 			res.Runs = nil
 		}
 		taken, err := s.takeOff(ctx, res)
-		if err != nil {
-			return err
-		}
-		repaired, err := s.repairAll(ctx, res.Undue)
+		repaired, repairErr := s.repairAll(ctx, res.Undue)
 		if taken || repaired || res.Released > 0 {
 			s.loops.claim.wake()
 		}
-		if err != nil {
+		if err := errors.Join(err, repairErr); err != nil {
 			return err
 		}
 		more = taken && len(res.Runs) == batch
@@ -61,8 +58,7 @@ func (s *Scheduler) sweep(ctx context.Context) error {
 	return nil
 }
 
-// takeOff ends runs of dead nodes. Whoever comes first ends a run, with what follows,
-// in one transaction: the others are refused.
+// takeOff ends runs of dead nodes.
 func (s *Scheduler) takeOff(ctx context.Context, res ExpireResult) (taken bool, err error) {
 	if len(res.Runs) == 0 {
 		return false, nil
@@ -79,7 +75,27 @@ func (s *Scheduler) takeOff(ctx context.Context, res ExpireResult) (taken bool, 
 	for _, r := range res.Runs {
 		ends = append(ends, s.lostEnd(r, jobs, res.Now))
 	}
-	ok, err := s.store.Finish(ctx, FinishRequest{Ends: ends, Resume: s.planner.resume})
+	patience := s.opTimeout
+	if len(ends) > 1 {
+		patience /= 4
+	}
+	return s.takeEnds(ctx, ends, patience)
+}
+
+// takeEnds records ends of runs of dead nodes. Whoever comes first ends a run, with what
+// follows, in one transaction: the others are refused. What the store fails is tried again
+// in halves, since it may be for the sake of one end, whose job somebody has locked; to find
+// one that it hangs for takes less than four times the patience.
+func (s *Scheduler) takeEnds(ctx context.Context, ends []End, patience time.Duration) (taken bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	ok, err := s.store.Finish(limited, FinishRequest{Ends: ends, Resume: s.planner.resume})
+	cancel()
+	if err != nil && len(ends) > 1 && ctx.Err() == nil {
+		half := len(ends) / 2
+		some, err := s.takeEnds(ctx, ends[:half], patience*3/4)
+		others, more := s.takeEnds(ctx, ends[half:], patience*3/4)
+		return some || others, errors.Join(err, more)
+	}
 	if err := s.noteStore("finish", err); err != nil {
 		return false, err
 	}
@@ -126,6 +142,8 @@ func (s *Scheduler) repair(ctx context.Context, t TriggerRow) (repaired bool, er
 	if _, err := s.registry.schedule(t.Schedule); err != nil && t.Reason != "" {
 		return false, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.opTimeout/8) // somebody may have locked the job
+	defer cancel()
 	err = s.store.Edit(ctx, t.Job, EditJob, func(e *Edit) error {
 		if e.Job == nil {
 			return ErrNotFound
