@@ -75,8 +75,8 @@
 //
 //	Skip                     it is skipped (the default)
 //	Coalesce                 all such ticks become one run, right after this one
-//	CatchUp(n)               they are replayed one after the other, at most n; for
-//	                         game loops of a fixed timestep
+//	CatchUp(n)               they are replayed one after the other, at most n wait;
+//	                         for game loops of a fixed timestep
 //	WithNonReentrant(false)  a second run starts beside the first
 //
 // # Failure and backoff

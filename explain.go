@@ -20,7 +20,7 @@ const upcomingCount = 5
 // so. Safe for concurrent use, from inside runs and after the task's end too.
 func (t *Handle) Explain() string {
 	p := t.posture()
-	p.snap.Schedule = scheduleText(p.seat, p.interval)
+	p.snap.Schedule = rhythm{p.seat, p.interval, p.single}.text()
 	var b strings.Builder
 	fmt.Fprintf(&b, "task %q, %s: %s\n", p.snap.Name, oneLine(p.snap.Schedule, 200), stateCell(&p.snap, p.now.wall))
 	for _, sentence := range p.sentences() {

@@ -123,10 +123,9 @@ type selection struct {
 
 // A row is a task on its way into a report.
 type row struct {
-	task     *task
-	snap     Snapshot
-	seat     *seat
-	interval int64
+	task *task
+	snap Snapshot
+	rhythm
 }
 
 // report makes a report of what q selects.
@@ -140,7 +139,7 @@ func (m *TaskManager) report(q selection) Report {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		row.snap = t.snapshotLocked(now)
-		row.seat, row.interval = t.seatOf(), t.interval
+		row.rhythm = t.rhythm()
 	}
 	m.mu.Lock()
 	tasks := m.names.all()
@@ -154,14 +153,14 @@ func (m *TaskManager) report(q selection) Report {
 		}
 		look(row)
 		if q.column.schedule {
-			row.snap.Schedule = scheduleText(row.seat, row.interval) // user code
+			row.snap.Schedule = row.rhythm.text() // user code
 		}
 	})
 	for _, row := range rows {
 		if static {
 			look(row)
 		}
-		row.snap.Schedule = scheduleText(row.seat, row.interval)
+		row.snap.Schedule = row.rhythm.text()
 		r.Tasks = append(r.Tasks, row.snap)
 	}
 	r.Omitted = matched - len(rows)

@@ -3,6 +3,7 @@ package taskmanager_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/taskmanager-go/taskmanager"
+	"github.com/taskmanager-go/taskmanager/cronsched"
 )
 
 // everySecond is due at each full second.
@@ -382,4 +384,18 @@ func TestAScheduleIsAskedOnceWhatItIs(t *testing.T) {
 	}
 	w.advance(time.Second)
 	wantTicks(t, h, taskmanager.Ledger{Ran: 2})
+}
+
+// The two hands of a real clock are not read at one instant.
+func TestNextRunIsTheSchedulesInstantToTheNanosecond(t *testing.T) {
+	m := newManager()
+	defer m.Close()
+	yearly := cronsched.MustParse("cron 0 0 0 1 1 *")
+	want, _ := yearly.Next(time.Now())
+	for i := range 2000 {
+		h := must(m.Schedule(fmt.Sprint("a", i), yearly, nothing))
+		if got, also := h.NextRun(), h.Snapshot().NextRun; !got.Equal(want) || !also.Equal(want) {
+			t.Fatalf("NextRun = %v, in the snapshot %v, want %v", got, also, want)
+		}
+	}
 }

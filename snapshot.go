@@ -47,7 +47,7 @@ func (s *State) UnmarshalText(text []byte) error {
 type Snapshot struct {
 	Name     string `json:"name"`
 	Tag      string `json:"tag,omitempty"`
-	Schedule string `json:"schedule"` // "every 30s", or the Schedule's text
+	Schedule string `json:"schedule"` // "every 30s", "30s after each run", or the Schedule's text
 	State    State  `json:"state"`
 
 	Runs                uint64 `json:"runs"` // started, by ticks and by RunNow
@@ -80,17 +80,17 @@ type Snapshot struct {
 
 // Snapshot returns the task as it stands.
 func (t *Handle) Snapshot() Snapshot {
-	s, sched, interval := t.look()
-	s.Schedule = scheduleText(sched, interval) // user code
+	s, r := t.look()
+	s.Schedule = r.text() // user code
 	return s
 }
 
 // look is a Snapshot but for the text of its schedule.
-func (t *task) look() (s Snapshot, sched *seat, interval int64) {
+func (t *task) look() (Snapshot, rhythm) {
 	now := t.conf.m.engine.hands()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.snapshotLocked(now), t.seatOf(), t.interval
+	return t.snapshotLocked(now), t.rhythm()
 }
 
 // glance reads one thing of a task, which is cheap where a Snapshot, with its two
@@ -183,16 +183,19 @@ func (t *task) overdue(now int64) (is bool) {
 }
 
 // nextRun is nextStart on the wall clock, which has instants that the other hand cannot
-// count to.
+// count to. A schedule's own instant is what it has said, to the nanosecond.
 func (t *task) nextRun(now hands) time.Time {
 	next := t.nextStart(now.mono)
-	if next < never-1 {
-		return now.at(next)
-	}
-	if s := t.seatOf(); next != never && s != nil {
+	s := t.seatOf()
+	switch {
+	case next == never:
+		return time.Time{}
+	case s != nil && (next == t.origin && !s.delay || next == never-1):
 		return s.at.Add(s.shift)
+	case next == never-1:
+		return time.Time{}
 	}
-	return time.Time{}
+	return now.at(next)
 }
 
 // nextStart is the instant of the next start, as far as it is known; never if none
@@ -217,11 +220,24 @@ func (t *task) nextStart(now int64) int64 {
 	return t.floor() // the ticks before it are held for it
 }
 
-func scheduleText(s *seat, interval int64) string {
-	if s == nil {
-		return "every " + time.Duration(interval).String()
+// A rhythm is what says when a task is due, for its text.
+type rhythm struct {
+	seat     *seat // nil for an interval
+	interval int64 // in nanoseconds
+	delay    bool  // it counts from the end of a run
+}
+
+func (t *task) rhythm() rhythm { return rhythm{t.seatOf(), t.interval, t.single} }
+
+func (r rhythm) text() string {
+	switch interval := time.Duration(r.interval).String(); {
+	case r.seat != nil:
+		return guardedText(r.seat.schedule)
+	case r.delay:
+		return interval + " after each run"
+	default:
+		return "every " + interval
 	}
-	return guardedText(s.schedule)
 }
 
 func (t *task) err() error {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -142,7 +143,7 @@ func (e *Edit) trigger(name string) (*TriggerRow, error) {
 			return &e.Triggers[i], nil
 		}
 	}
-	return nil, ErrNotFound
+	return nil, fmt.Errorf("trigger %q: %w", name, ErrNotFound)
 }
 
 func (p *planner) pauseTrigger(e *Edit, name string, paused bool) error {

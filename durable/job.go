@@ -160,7 +160,11 @@ func (c *check) object(field string, v any, limit int) json.RawMessage {
 	data, err := marshalObject(v)
 	switch {
 	case err != nil:
-		c.failFor(field, fmt.Sprintf("%T", v), err)
+		value := fmt.Sprintf("%T", v)
+		if raw, ok := v.(json.RawMessage); ok {
+			value = cut(string(raw), 100)
+		}
+		c.failFor(field, value, err)
 	case len(data) > limit:
 		c.fail(field, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("must be at most %d bytes", limit))
 	}

@@ -219,7 +219,7 @@ func (c *Clock) until(done func() bool) {
 	for !done() {
 		if stuck {
 			c.failed = true
-			c.t.Fatalf("tasktest: no progress for %v: a run waits for something other than Clock.Sleep or Gate.Wait.\n%s", c.patience, allStacks())
+			c.t.Fatalf("tasktest: no progress for %v: a run waits for something other than Clock.Sleep or Gate.Wait, or there with a context that is not made from its own (context.WithoutCancel makes one that does not end).\n%s", c.patience, allStacks())
 		}
 		c.changed.Wait()
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/taskmanager-go/taskmanager/durable"
 )
 
-var pauseCommand = pausing("pause", "keep a durable job, or one of its triggers, from running until it is resumed", "paused",
+var pauseCommand = pausing("pause", "keep a durable job's triggers, or one of them, from firing until it is resumed", "paused",
 	(*durable.Scheduler).PauseJob, (*durable.Scheduler).PauseTrigger)
 
 var resumeCommand = pausing("resume", "end the pause of a durable job or trigger", "resumed",
