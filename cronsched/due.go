@@ -19,6 +19,7 @@ const (
 	unresolved
 	excluded
 	exhausted
+	givenUp
 )
 
 // candidateLimit is how many candidates in a row a calendar may exclude before

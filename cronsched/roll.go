@@ -31,10 +31,12 @@ const (
 type rollSearch struct {
 	*plan
 	probes int
-	// shut remembers for a few times of day where no target was found, so that
-	// a calendar that is closed for years is not asked about the same year
-	// again for each candidate. A time's place is its second modulo the size.
-	shut [13]shutDays
+	// shut remembers for each time of day the days that were found closed last, so that a
+	// calendar is not asked about the same month, or year, again for each candidate. A time's
+	// place in few is its second modulo the size; those whose place is taken are in more, by
+	// their second: a search among few times allocates nothing.
+	few  [13]shutDays
+	more map[int64]shutDays
 }
 
 // shutDays are the wall seconds from, from+1 day, … up to to, at none of which
@@ -42,7 +44,7 @@ type rollSearch struct {
 type shutDays struct{ from, to int64 }
 
 // has reports whether w is one of them.
-func (d *shutDays) has(w int64) bool {
+func (d shutDays) has(w int64) bool {
 	return d.from <= w && w <= d.to && (w-d.from)%secondsPerDay == 0 && d.from != d.to
 }
 
@@ -91,7 +93,7 @@ func (s *rollSearch) target(u int64) (int64, bool) {
 	if !ok {
 		return 0, false
 	}
-	shut := &s.shut[begin%secondsPerDay%int64(len(s.shut))]
+	shut := s.shutAt(begin % secondsPerDay)
 	step := s.roll.towards() * secondsPerDay
 	w := begin
 	for w != begin+rollDays*step {
@@ -109,11 +111,32 @@ func (s *rollSearch) target(u int64) (int64, bool) {
 			continue
 		}
 		if u, ok := s.expr.zone.firstShowing(w); ok && !s.span(u).excluded {
+			s.remember(begin, w-step)
 			return u, true
 		}
 	}
-	*shut = shutDays{min(begin, w), max(begin, w)}
+	s.remember(begin, w)
 	return 0, false
+}
+
+// remember notes that at these wall seconds, and the days between, nothing can fire.
+func (s *rollSearch) remember(a, b int64) {
+	time, days := a%secondsPerDay, shutDays{min(a, b), max(a, b)}
+	if place := &s.few[time%int64(len(s.few))]; *place == (shutDays{}) || place.from%secondsPerDay == time {
+		*place = days
+		return
+	}
+	if s.more == nil {
+		s.more = map[int64]shutDays{}
+	}
+	s.more[time] = days
+}
+
+func (s *rollSearch) shutAt(time int64) shutDays {
+	if days := s.few[time%int64(len(s.few))]; days.from%secondsPerDay == time {
+		return days
+	}
+	return s.more[time]
 }
 
 // isTarget reports whether some excluded instant moves to x, a firing of
@@ -171,7 +194,7 @@ func (p *plan) nextRolled(u int64) (int64, reason) {
 }
 
 // nextDirect gives the first instant at or after u that the calendar leaves,
-// or an earlier target of those before it.
+// or an earlier target of those before it. If it gives up, limit is how far it has looked.
 func (s *rollSearch) nextDirect(u int64) (limit int64, why reason) {
 	limit = endOfTime
 	from, shut := u, false
@@ -193,10 +216,18 @@ func (s *rollSearch) nextDirect(u int64) (limit int64, why reason) {
 		shut = shut || b <= s.last
 		from = at.end
 	}
-	if limit < endOfTime {
+	if limit <= from {
 		return limit, due
 	}
-	return limit, exhausted
+	return from, s.whyEnded()
+}
+
+// whyEnded is why a half of a search has given up.
+func (s *rollSearch) whyEnded() reason {
+	if s.spent() {
+		return givenUp
+	}
+	return exhausted
 }
 
 // nextTarget gives the first target at or after u and before limit.
@@ -274,10 +305,10 @@ func (s *rollSearch) prevDirect(u int64) (limit int64, why reason) {
 		}
 		from = at.start - 1
 	}
-	if limit > -endOfTime {
+	if limit >= from {
 		return limit, due
 	}
-	return limit, exhausted
+	return from, s.whyEnded()
 }
 
 // prevTarget is nextTarget towards the past.
@@ -342,7 +373,13 @@ func (p *plan) rollTime(t time.Time) (m move) {
 func (p *plan) nextMoved(end, at time.Time, why reason) (time.Time, reason) {
 	limit := at
 	b := end.Add(p.delay)
-	for probes := 0; probes < probeLimit; {
+	for probes := 0; ; {
+		if probes >= probeLimit {
+			if why != due {
+				why = givenUp
+			}
+			break
+		}
 		if p.roll == RollNext && why == due {
 			limit = at.Add(-24 * time.Hour) // what moves later moves past at
 		}

@@ -323,3 +323,48 @@ func TestATargetIsFoundThoughAllElseIsClosed(t *testing.T) {
 type calendarFunc func(t time.Time) bool
 
 func (f calendarFunc) Excludes(t time.Time) bool { return f(t) }
+
+// closedFrom is a calendar that says nothing of stretches.
+type closedFrom struct{ from, to time.Time }
+
+func (c closedFrom) Excludes(t time.Time) bool { return !t.Before(c.from) && t.Before(c.to) }
+
+// Of all times of day each day is asked about once, and not once for each day before.
+func TestAClosedMonthIsNoLimitForAnExpressionOfManyTimes(t *testing.T) {
+	from, to := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	december, err := cronsched.ParseCron("* * * 12 *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, calendar := range map[string]cronsched.Calendar{
+		"without stretches":  closedFrom{from, to},
+		"a stretch a second": cronsched.CronCalendar(december),
+	} {
+		for _, roll := range []string{"", " roll=next", " roll=previous"} {
+			for _, minutes := range []int{5, 10, 30} {
+				s := bound(t, fmt.Sprintf("cron */%d * * * * calendar=c%s", minutes, roll), calendar)
+				before := from.Add(-time.Duration(minutes) * time.Minute)
+				if next, ok := s.Next(before); !ok || !next.Equal(to) {
+					t.Errorf("%s: Next of %v = %v, %v, want %v", name, s, next, ok, to)
+				}
+				if prev, ok := s.Prev(to); !ok || !prev.Equal(before) {
+					t.Errorf("%s: Prev of %v = %v, %v, want %v", name, s, prev, ok, before)
+				}
+			}
+		}
+	}
+}
+
+// What has not been looked at may be due: no later instant is given instead.
+func TestASearchThatGivesUpGivesNothing(t *testing.T) {
+	from := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+	for _, roll := range []string{" roll=next", " roll=previous"} {
+		s := bound(t, "cron */5 * * * * calendar=c"+roll, closedFrom{from, from.AddDate(0, 2, 0)})
+		if next, ok := s.Next(from); ok {
+			t.Errorf("Next of %v = %v, want none: more than 10,000 candidates are excluded", s, next)
+		}
+		if prev, ok := s.Prev(from.AddDate(0, 2, 0)); ok {
+			t.Errorf("Prev of %v = %v, want none", s, prev)
+		}
+	}
+}

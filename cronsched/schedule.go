@@ -301,6 +301,8 @@ func (s Schedule) Reason(t time.Time) string {
 		return fmt.Sprintf("the calendar %q excludes every instant that is left", p.calendarName)
 	case exhausted:
 		return fmt.Sprintf("the calendar %q excludes %d candidates in a row", p.calendarName, candidateLimit)
+	case givenUp:
+		return fmt.Sprintf("the calendar %q excludes so many candidates that the search was given up", p.calendarName)
 	}
 	return "the expression fires no more before the end of 2099"
 }
