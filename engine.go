@@ -204,10 +204,13 @@ func (e *engine) saveUnfired(nodes []*node) {
 	}
 }
 
-// lookAgain is how long a task is let be whose tick found it busy or over a limit, 100 µs:
-// at an interval of a few nanoseconds there is always another tick due, and the pump would
-// do nothing else until one can run.
-const lookAgain = int64(100 * time.Microsecond)
+// A task with an interval below tiny, 10 µs, whose tick found it busy or over a limit is let
+// be for lookAgain, 100 µs: another tick is due by the time that one is accounted for, and
+// the pump would do nothing else until one can run.
+const (
+	tiny      = int64(10 * time.Microsecond)
+	lookAgain = int64(100 * time.Microsecond)
+)
 
 // fire does what a deadline is for, and files the node at its next one. It returns
 // the run to start. Called with engine.mu held.
@@ -239,7 +242,7 @@ func (e *engine) fire(n *node, now int64) *run {
 		r, kept = nil, true
 	}
 	e.refile(t, now)
-	if soon := now + lookAgain; kept && e.settler == nil && t.node.filed() && t.node.when < soon {
+	if soon := now + lookAgain; kept && t.interval < tiny && e.settler == nil && t.node.filed() && t.node.when < soon {
 		e.fileAt(t, soon, now)
 	}
 	e.endIfOver(t)

@@ -23,7 +23,8 @@ func (t *Handle) Pause() error {
 }
 
 // Resume ends a pause. Nothing that was due during it is made up for: the next tick
-// is the next one on the grid. ErrStopped if the task is over, ErrClosed after
+// is the next one on the grid, or one fixed delay from now if that has passed or a RunNow
+// has come between. ErrStopped if the task is over, ErrClosed after
 // Shutdown.
 func (t *Handle) Resume() error {
 	return t.change(func(e *engine, now int64) {

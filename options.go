@@ -168,8 +168,9 @@ func WithFixedDelay() TaskOption {
 	return taskOptionFunc(func(s *taskSettings) { s.FixedDelay = true })
 }
 
-// WithPaused schedules the task without starting it: Handle.Resume does.
-// Default false.
+// WithPaused schedules the task without starting it: Handle.Resume does. The grid begins
+// at the call all the same: what is due before Resume is skipped, the tick of
+// WithImmediately too (Handle.RunNow gives a run at once). Default false.
 func WithPaused() TaskOption {
 	return taskOptionFunc(func(s *taskSettings) { s.Paused = true })
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -301,6 +302,35 @@ func TestATaskThatCannotRunDoesNotKeepTheEngineBusy(t *testing.T) {
 				}
 				if due := s.Ticks.Due(); due < 1e9 {
 					t.Errorf("%d ticks accounted for, want all of a second", due)
+				}
+			})
+		})
+	}
+}
+
+// But the grid is exact where it can be: what falls due during a run is skipped, whatever
+// the interval is.
+func TestAShortIntervalKeepsToItsGrid(t *testing.T) {
+	for name, opts := range map[string][]taskmanager.TaskOption{
+		"plain":             nil,
+		"with a time limit": {taskmanager.WithExecutionTimeout(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newManager()
+				defer m.Close()
+				var ran []int64
+				h := must(m.ScheduleTicks("a", 40*time.Microsecond, func(_ context.Context, tick taskmanager.Tick) error {
+					ran = append(ran, tick.Index)
+					time.Sleep(130 * time.Microsecond)
+					return nil
+				}, append(opts, taskmanager.WithJitter(0))...))
+				time.Sleep(610 * time.Microsecond)
+				if want := []int64{1, 5, 9, 13}; !slices.Equal(ran, want) {
+					t.Errorf("ticks that ran are %v, want %v", ran, want)
+				}
+				if l := h.Ticks(); l.Missed != 0 || l.SkippedRunning != 11 {
+					t.Errorf("ticks are %+v, want 11 skipped and none missed", l)
 				}
 			})
 		})
