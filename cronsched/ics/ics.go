@@ -301,6 +301,33 @@ func readEvent(v *ical.VEvent, loc *time.Location) (event, error) {
 	return e, readRecurrence(v, &e, loc)
 }
 
+// nought is the part of a rule that is 0 and must not be, "" if there is none. rrule-go
+// takes it for one that is not given: COUNT=0 would be without end.
+func nought(rule string) string {
+	for part := range strings.SplitSeq(strings.ToUpper(rule), ";") {
+		name, value, _ := strings.Cut(part, "=")
+		if (name == "COUNT" || name == "INTERVAL") && strings.Trim(value, "0") == "" {
+			return part
+		}
+	}
+	return ""
+}
+
+// compact leaves each value of a rule's lists once: rrule-go multiplies their lengths.
+func compact(o *rrule.ROption) {
+	for _, list := range []*[]int{&o.Bysetpos, &o.Bymonth, &o.Bymonthday, &o.Byyearday, &o.Byweekno, &o.Byhour, &o.Byminute, &o.Bysecond, &o.Byeaster} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	var days []rrule.Weekday
+	for _, day := range o.Byweekday {
+		if !slices.Contains(days, day) {
+			days = append(days, day)
+		}
+	}
+	o.Byweekday = days
+}
+
 // readRecurrence reads RRULE, RDATE and EXDATE.
 func readRecurrence(v *ical.VEvent, e *event, loc *time.Location) error {
 	rules := v.GetProperties(ical.ComponentPropertyRrule)
@@ -316,9 +343,16 @@ func readRecurrence(v *ical.VEvent, e *event, loc *time.Location) error {
 		if option.Freq > rrule.HOURLY {
 			return fmt.Errorf("RRULE %q: FREQ=%v is too fine", rules[0].Value, option.Freq)
 		}
+		if part := nought(rules[0].Value); part != "" {
+			return fmt.Errorf("RRULE %q: %s must be positive", rules[0].Value, part)
+		}
+		if e.start.wall.IsZero() { // which rrule-go takes for none, and begins now
+			return errors.New("RRULE: an event that recurs cannot begin on the first day of the year 1")
+		}
 		if option.Until.Location() == floating {
 			option.Until, _ = local{option.Until.UTC(), e.start.zone}.instant()
 		}
+		compact(option)
 		e.rule = option
 	}
 	for _, p := range v.GetProperties(ical.ComponentPropertyRdate) {
