@@ -224,6 +224,10 @@ func (t *task) runOn(ids []uint64) (found *run) {
 // Name is the task's name.
 func (t *Handle) Name() string { return t.name }
 
+// String is the task's name, for logs: what else a handle has is not to be read without
+// its locks.
+func (t *Handle) String() string { return t.name }
+
 // Tag is the task's tag, "" if it has none.
 func (t *Handle) Tag() string { return t.conf.opts.Tag }
 

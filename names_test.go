@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/taskmanager-go/taskmanager"
 )
@@ -190,5 +191,17 @@ func BenchmarkNames(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/name")
 		})
+	}
+}
+
+// As fmt and slog do, while the engine is at work on the task.
+func TestAHandleIsPrintedByItsName(t *testing.T) {
+	m := newManager()
+	defer m.Close()
+	h := must(m.ScheduleRecurring("a", time.Millisecond, nothing, taskmanager.WithJitter(0)))
+	for range 100 {
+		if got := fmt.Sprint(h, struct{ H *taskmanager.Handle }{h}); got != "a {a}" {
+			t.Fatalf("a handle is printed as %.100q, want its name", got)
+		}
 	}
 }
