@@ -242,7 +242,12 @@ func describeItem(k int, item string) string {
 		return describeStep(k, low, high, step)
 	}
 	text := valueName(k, low)
-	if ranged {
+	switch {
+	case !ranged:
+	case k == dowField && valueOf(k, high)-valueOf(k, low) == 7:
+		return "every day" // 0-7, SUN-7
+	case k == dowField && valueOf(k, high) == valueOf(k, low): // 0-SUN
+	default:
 		text += " to " + valueName(k, high)
 	}
 	if k == domField {
@@ -267,7 +272,7 @@ func describeStep(k int, low, high, step string) string {
 		}
 	}
 	n, err := strconv.Atoi(step)
-	if err != nil {
+	if err != nil || n > tooLarge {
 		n = tooLarge
 	}
 	one := func(v int) string { return describeItem(k, strconv.Itoa(v)) }

@@ -133,6 +133,12 @@ func TestDescribe(t *testing.T) {
 		{"every 00:00:00.25 x5", "250ms after the previous run completed, 5 runs in total"},
 		{"once 2026-10-01T08:00:00+08:00 calendar=x roll=next", `Once, at 2026-10-01T08:00:00+08:00, moved to the next day that the calendar "x" leaves open`},
 		{"@daily start=2026-01-01T00:00:00Z end=2027-01-01T00:00:00Z calendar=x", `At 00:00:00, every day, in UTC, not before 2026-01-01T00:00:00Z, not after 2027-01-01T00:00:00Z, except when the calendar "x" excludes it`},
+		{"0 0 * * 0-7", "At 00:00:00, every day, in UTC"},
+		{"0 0 * * SUN-7", "At 00:00:00, every day, in UTC"},
+		{"0 0 * * 0-SUN", "At 00:00:00, Sunday, in UTC"},
+		{"0 0 * * 1-SUN", "At 00:00:00, Monday to Sunday, in UTC"},
+		{"0 0 * * 1/9223372036854775807", "At 00:00:00, Monday, in UTC"},
+		{"0 0 2/9223372036854775807 * *", "At 00:00:00, on day 2, in UTC"},
 	} {
 		if got := cronsched.MustParse(c.text).Describe(); got != c.want {
 			t.Errorf("%s: Describe = %q, want %q", c.text, got, c.want)

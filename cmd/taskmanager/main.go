@@ -197,7 +197,7 @@ type question struct {
 }
 
 func (q *question) flags(fs *flag.FlagSet) {
-	fs.StringVar(&q.zone, "tz", "", "the IANA `zone` of a cron expression that names none (default UTC)")
+	fs.StringVar(&q.zone, "tz", "", "the IANA `zone` of a cron expression, which is to name none itself (default UTC)")
 	q.calendars = calendarFiles{}
 	fs.Var(q.calendars, "calendar", "`NAME=FILE`: the iCalendar file of calendar=NAME; may be given several times")
 	fs.StringVar(&q.from, "from", "", "the instant to look from, an RFC 3339 `time` (default now)")
